@@ -1,0 +1,1 @@
+"""The SQL side, seen from Python."""
