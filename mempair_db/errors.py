@@ -48,3 +48,52 @@ class InvalidRow(MempairError):
     """This row cannot be used."""
 
     sqlstate = "MP104"
+
+
+class NotInstalled(MempairError):
+    """Schema mempair is not installed in this database."""
+
+    sqlstate = "MP100"
+    exit_code = 3
+
+
+class NoKey(MempairError):
+    """The table has no usable key."""
+
+    sqlstate = "MP002"
+
+
+class UnsupportedRelation(MempairError):
+    """This relation cannot be a model's source."""
+
+    sqlstate = "MP003"
+
+
+class UnsupportedType(MempairError):
+    """A column has a type that cannot be used."""
+
+    sqlstate = "MP004"
+
+
+class UnknownColumn(MempairError):
+    """There is no such column."""
+
+    sqlstate = "MP005"
+
+
+class DuplicateModel(MempairError):
+    """There is already a model of this name."""
+
+    sqlstate = "MP006"
+
+
+class UnknownModel(MempairError):
+    """There is no such model."""
+
+    sqlstate = "MP101"
+
+
+class AppendOnly(MempairError):
+    """The ledger is append-only."""
+
+    sqlstate = "MP105"
