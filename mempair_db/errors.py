@@ -97,3 +97,23 @@ class AppendOnly(MempairError):
     """The ledger is append-only."""
 
     sqlstate = "MP105"
+
+
+class BinariesMissing(MempairError):
+    """No PostgreSQL binaries that the embedded server could use were found."""
+
+
+class ServerHomeUnusable(MempairError):
+    """The embedded server cannot keep its files there."""
+
+
+class ServerStartFailed(MempairError):
+    """The embedded server did not start."""
+
+
+class ServerStopFailed(MempairError):
+    """The embedded server did not stop."""
+
+
+class ServerNotRunning(MempairError):
+    """The embedded server is not running."""

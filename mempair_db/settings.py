@@ -18,6 +18,11 @@ LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PG
 ROOT_HOME = Path("/var/lib/mempair")
 
 
+def is_root() -> bool:
+    """Whether this process is root, so that the embedded server must run as someone else."""
+    return os.name == "posix" and os.geteuid() == 0
+
+
 def home() -> Path:
     """The folder of the embedded server: `MEMPAIR_HOME`, else the platform's user data directory.
 
@@ -26,7 +31,7 @@ def home() -> Path:
     """
     if chosen := os.environ.get("MEMPAIR_HOME"):
         return Path(chosen).expanduser()
-    if os.name == "posix" and os.geteuid() == 0:
+    if is_root():
         return ROOT_HOME
     return platformdirs.user_data_path("mempair", appauthor=False)
 
