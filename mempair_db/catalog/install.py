@@ -33,7 +33,7 @@ def install(dsn: str) -> None:
 
 
 def uninstall(dsn: str) -> None:
-    """Remove everything: triggers on users' tables, overloads in public, the schema and all it has learned."""
+    """Remove everything: triggers on users' tables, overloads in public, the schema and what it learned."""
     with connect(dsn) as connection:
         connection.execute(_read("install/uninstall.sql"))
 

@@ -1,0 +1,71 @@
+-- Small helpers that the other files share.
+
+-- The most similar of some names, for a hint: the one that shares most pairs of letters. NULL if none is alike.
+create or replace function mempair.nearest(wanted text, available text[]) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    with pairs as (
+        select distinct n.name, substr(lower(n.name), i, 2) as pair
+        from unnest(available || wanted) as n(name), generate_series(0, length(n.name)) as i
+    ), sizes as (
+        select p.name, count(*) as size from pairs p group by p.name
+    )
+    select s.name
+    from sizes s, sizes w, lateral (
+        select count(*) as shared
+        from pairs a join pairs b using (pair)
+        where a.name = s.name and b.name = w.name
+    ) as overlap
+    where w.name = wanted and s.name = any (available) and 5 * shared >= s.size + w.size
+    order by 1.0 * shared / (s.size + w.size) desc, s.name
+    limit 1
+$$;
+
+-- The row of a model by its name.
+create or replace function mempair.find_model(model_name text) returns mempair.model
+language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    found_model mempair.model;
+    similar_name text;
+begin
+    select m.* into found_model from mempair.model m where m.name = model_name;
+    if found_model.id is null then
+        similar_name := mempair.nearest(model_name, (select array_agg(m.name) from mempair.model m));
+        raise exception 'there is no model %', coalesce(quote_literal(model_name), 'NULL')
+            using errcode = 'MP101',
+                  hint = coalesce(format('Did you mean %L?', similar_name), 'Models are listed in mempair.model_status.');
+    end if;
+    return found_model;
+end $$;
+
+-- What the extractors are made of. They are inlined into every statement that captures or predicts, which Postgres
+-- only does for functions without SET: instead, BEGIN ATOMIC resolves every name once, when they are created.
+
+-- An unconstrained numeric may be too large or too small for a double, and the cast would be an error.
+create or replace function mempair.to_double(value numeric) returns float8
+language sql immutable parallel safe
+begin atomic
+    select case
+        when value = 'NaN' then 'NaN'::float8
+        when abs(value) > 1e308 then case when value > 0 then 'Infinity'::float8 else '-Infinity'::float8 end
+        when abs(value) < 1e-300 then 0::float8
+        else value::float8
+    end;
+end;
+
+-- Days since 1970-01-01; subtracting an infinite date would be an error.
+create or replace function mempair.to_double(value date) returns float8
+language sql immutable parallel safe
+begin atomic
+    select case
+        when isfinite(value) then (value - date '1970-01-01')::float8
+        when value > date '1970-01-01' then 'Infinity'::float8
+        when value < date '1970-01-01' then '-Infinity'::float8
+    end;
+end;
+
+-- The logistic function, without overflow: exp() of more than 709 is an error.
+create or replace function mempair.logistic(margin float8) returns float8
+language sql immutable parallel safe
+begin atomic
+    select 1 / (1 + exp(-greatest(least(margin, 700), -700)));
+end;

@@ -1,0 +1,112 @@
+-- From a column's type to the SQL expression that reads it. These run when a model is created.
+
+-- One column of a table: its type without domains, and what it can be used as.
+create or replace function mempair.describe_column(
+    source regclass, column_name text,
+    out base regtype, out modifier integer, out use text, out is_not_null boolean
+)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    similar_name text;
+    type pg_type;
+begin
+    select a.atttypid::regtype, a.atttypmod, a.attnotnull into base, modifier, is_not_null
+    from pg_attribute a
+    where a.attrelid = source and a.attname = column_name and a.attnum > 0 and not a.attisdropped;
+    if base is null then
+        similar_name := mempair.nearest(column_name, (
+            select array_agg(a.attname::text) from pg_attribute a
+            where a.attrelid = source and a.attnum > 0 and not a.attisdropped
+        ));
+        raise exception 'table % has no column %', source, coalesce(quote_literal(column_name), 'NULL')
+            using errcode = 'MP005',
+                  hint = coalesce(format('Did you mean %L?', similar_name), 'Column names are case-sensitive here.');
+    end if;
+    loop
+        select t.* into type from pg_type t where t.oid = base;
+        exit when type.typtype <> 'd';
+        modifier := type.typtypmod;
+        base := type.typbasetype;
+    end loop;
+    use := case
+        when base in ('boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'real'::regtype,
+                      'float8'::regtype, 'numeric'::regtype) then 'number'
+        when base in ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype,
+                      'timetz'::regtype, 'interval'::regtype) then 'time'
+        when type.typtype = 'e'
+            or base in ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype) then 'text'
+    end;
+end $$;
+
+-- A number or a time as float8: seconds for times, days for dates, 0 and 1 for booleans. Never an error.
+create or replace function mempair.number_expression(reference text, base regtype, modifier integer) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select case
+        when base = 'boolean'::regtype then format('%s::boolean::integer::float8', reference)
+        when base = 'date'::regtype then format('mempair.to_double(%s::date)', reference)
+        when base in ('timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype, 'timetz'::regtype, 'interval'::regtype)
+            then format('date_part(''epoch'', %s::%s)', reference, base)
+        -- numeric(p, s) with a few digits always fits; the low half of the modifier is s, the high half p.
+        when base = 'numeric'::regtype and not (modifier > 4 and (modifier - 4) >> 16 <= 38 and (modifier - 4) & 65535 <= 38)
+            then format('mempair.to_double(%s::numeric)', reference)
+        else format('%s::%s::float8', reference, base)
+    end
+$$;
+
+-- A key column as text that does not depend on the session's settings. NULL if the type has no such form.
+create or replace function mempair.key_expression(reference text, base regtype) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case
+        when base in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'oid'::regtype, 'boolean'::regtype,
+                      'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype, 'uuid'::regtype,
+                      'time'::regtype, 'inet'::regtype, 'cidr'::regtype, 'macaddr'::regtype)
+            or exists (select from pg_type t where t.oid = base and t.typtype = 'e')
+            then format('%s::text', reference)
+        when base = 'numeric'::regtype then format('trim_scale(%s)::text', reference)
+        when base = 'bytea'::regtype then format('encode(%s, ''hex'')', reference)
+        -- jsonb writes dates in ISO 8601 whatever DateStyle says.
+        when base in ('date'::regtype, 'timestamp'::regtype) then format('(to_jsonb(%s) #>> ''{}'')', reference)
+        when base = 'timestamptz'::regtype
+            then format('((to_jsonb(timezone(''UTC'', %s)) #>> ''{}'') || ''Z'')', reference)
+    end
+$$;
+
+-- The columns of the key: the primary key, or the columns the user named if a unique index makes them one.
+create or replace function mempair.key_columns(source regclass, wanted text[]) returns text[]
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    found_columns text[];
+    column_name text;
+    described record;
+begin
+    foreach column_name in array coalesce(wanted, '{}') loop
+        select * into described from mempair.describe_column(source, column_name);
+        if not described.is_not_null then
+            raise exception 'key column % of table % may be null', quote_literal(column_name), source
+                using errcode = 'MP002', hint = format('alter table %s alter column %I set not null;', source, column_name);
+        end if;
+    end loop;
+    select i.columns into found_columns
+    from (
+        select x.indisprimary,
+               array(select a.attname::text
+                     from unnest(x.indkey) with ordinality k(attnum, position)
+                     join pg_attribute a on a.attrelid = source and a.attnum = k.attnum
+                     where k.position <= x.indnkeyatts
+                     order by k.position) as columns
+        from pg_index x
+        where x.indrelid = source and x.indisunique and x.indisvalid and x.indpred is null and x.indexprs is null
+    ) as i
+    where case when wanted is null then i.indisprimary else i.columns @> wanted and i.columns <@ wanted end
+    limit 1;
+    if found_columns is null and wanted is null then
+        raise exception 'table % has no primary key, so a deleted row could not be told from another', source
+            using errcode = 'MP002',
+                  hint = 'Add a primary key, or name the columns of a unique index on columns that are not null: key => array[...].';
+    elsif found_columns is null then
+        raise exception 'no unique index of table % has exactly the columns %', source, wanted
+            using errcode = 'MP002', hint = format('create unique index on %s (%s);', source,
+                (select string_agg(quote_ident(w), ', ') from unnest(wanted) w));
+    end if;
+    return coalesce(wanted, found_columns);
+end $$;

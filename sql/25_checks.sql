@@ -1,0 +1,179 @@
+-- What create_model refuses, each with the reason and the remedy.
+
+create or replace function mempair.check_parameters(model mempair.model) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    bad record;
+begin
+    -- NULL counts as a violation except where it means "chosen later". NaN sorts above Infinity, so "< Infinity" excludes both.
+    select * into bad from (values
+        ('model_name', quote_nullable(model.name), 'has 1 to 63 characters', length(model.name) between 1 and 63),
+        ('target', quote_nullable(model.target), 'is a column name', model.target is not null),
+        ('epsilon', model.epsilon::text, 'is a finite number above 0', model.epsilon > 0 and model.epsilon < 'Infinity'),
+        ('delta', model.delta::text, 'lies between 0 and 1', model.delta > 0 and model.delta < 1),
+        ('gamma', model.gamma::text, 'is a finite number above 0', model.gamma > 0 and model.gamma < 'Infinity'),
+        ('lambda', model.lambda::text, 'is a finite number above 0 or null', coalesce(model.lambda > 0 and model.lambda < 'Infinity', true)),
+        ('m', model.m::text, 'is at least 1 or null', coalesce(model.m >= 1, true)),
+        ('tau', model.tau::text, 'lies from 1 to 100', model.tau between 1 and 100),
+        ('kappa', model.kappa::text, 'is a finite number above 0', model.kappa > 0 and model.kappa < 'Infinity'),
+        ('clip', model.clip::text, 'is a finite number above 0', model.clip > 0 and model.clip < 'Infinity'),
+        ('calibration_rows', model.calibration_rows::text, 'lies from 10 to 1000000', model.calibration_rows between 10 and 1000000),
+        ('on_null', quote_nullable(model.on_null), 'is ''skip'' or ''impute''', model.on_null in ('skip', 'impute')),
+        ('on_exhausted', quote_nullable(model.on_exhausted), 'is ''retrain'' or ''halt''', model.on_exhausted in ('retrain', 'halt')),
+        ('unlearner', quote_nullable(model.unlearner), 'is ''symmetric'' or ''passive''', model.unlearner in ('symmetric', 'passive')),
+        ('loss', quote_nullable(model.loss), 'is ''logistic'', ''huber'' or null', coalesce(model.loss in ('logistic', 'huber'), true)),
+        ('categories', model.categories::text, 'is a JSON object or null', coalesce(jsonb_typeof(model.categories) = 'object', true))
+    ) as checked(parameter, value, rule, fine)
+    where fine is not true
+    limit 1;
+    if found then
+        raise exception 'parameter % cannot be %', bad.parameter, coalesce(bad.value, 'NULL')
+            using errcode = 'MP001', hint = format('%s %s.', bad.parameter, bad.rule);
+    end if;
+end $$;
+
+create or replace function mempair.check_source(source regclass) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    class pg_class;
+    partition record;
+begin
+    select c.* into class from pg_class c where c.oid = source;
+    if class.oid is null then
+        raise exception 'parameter source names no table' using errcode = 'MP001', hint = 'source is a table name.';
+    elsif class.relkind not in ('r', 'p') then
+        raise exception '% is a %, and only tables have triggers that see every row', source,
+            case class.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'f' then 'foreign table'
+                               when 'i' then 'index' when 'S' then 'sequence' else 'relation of another kind' end
+            using errcode = 'MP003', hint = 'Create the model on the table behind it.';
+    elsif class.relpersistence = 't' then
+        raise exception '% is a temporary table, which the worker cannot see', source
+            using errcode = 'MP003', hint = 'Use an ordinary table.';
+    elsif class.relispartition then
+        raise exception '% is a partition, and statements on the partitioned table would escape capture', source
+            using errcode = 'MP003', hint = format('Create the model on %s.', (
+                select i.inhparent::regclass from pg_inherits i where i.inhrelid = source));
+    elsif class.relkind = 'r' and exists (select from pg_inherits i where source in (i.inhrelid, i.inhparent)) then
+        raise exception '% is part of an inheritance tree, whose keys are not unique', source
+            using errcode = 'MP003', hint = 'Use declarative partitioning, or a table without INHERITS.';
+    elsif class.relnamespace = 'mempair'::regnamespace or class.relnamespace = 'pg_catalog'::regnamespace then
+        raise exception '% is a system table', source
+            using errcode = 'MP003', hint = 'Create the model on a table of your own.';
+    end if;
+    -- Capture reads rows by position, so every partition must have the columns in the parent's order.
+    for partition in
+        select p.relation from mempair.partitions(source) p
+        where mempair.column_names(p.relation) <> mempair.column_names(source)
+    loop
+        raise exception 'partition % has its columns in another order than %', partition.relation, source
+            using errcode = 'MP003', hint = 'Recreate that partition with "create table ... partition of".';
+    end loop;
+end $$;
+
+-- A table itself and, if it is partitioned, everything below it.
+create or replace function mempair.partitions(source regclass) returns table (relation regclass)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select source union select t.relid from pg_partition_tree(source) t
+$$;
+
+create or replace function mempair.column_names(relation regclass) returns name[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(a.attname order by a.attnum)
+    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+$$;
+
+-- Fills in what follows from the columns: key, kinds of features, loss.
+create or replace function mempair.check_columns(model mempair.model, key text[]) returns mempair.model
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    column_name text;
+    described record;
+begin
+    model.key_columns := mempair.key_columns(model.source, key);
+    foreach column_name in array model.key_columns loop
+        select * into described from mempair.describe_column(model.source, column_name);
+        if mempair.key_expression('', described.base) is null then
+            raise exception 'key column % has type %, which has no unambiguous text form', quote_literal(column_name), described.base
+                using errcode = 'MP004', hint = 'Name other unique columns: key => array[...].';
+        end if;
+    end loop;
+    if coalesce(cardinality(model.features), 0) = 0 or array_ndims(model.features) <> 1 then
+        raise exception 'parameter features is empty' using errcode = 'MP001', hint = 'Name at least one column.';
+    end if;
+    model.numeric_features := '{}';
+    model.text_features := '{}';
+    foreach column_name in array model.features loop
+        select * into described from mempair.describe_column(model.source, column_name);
+        if column_name = model.target then
+            raise exception 'column % is both target and feature', quote_literal(column_name)
+                using errcode = 'MP001', hint = 'A model that sees the answer learns nothing: take it out of features.';
+        elsif column_name = any (model.numeric_features || model.text_features) then
+            raise exception 'feature % is named twice', quote_literal(column_name)
+                using errcode = 'MP001', hint = 'Name every feature once.';
+        elsif described.use is null then
+            raise exception 'feature % has type %, which cannot be a feature', quote_literal(column_name), described.base
+                using errcode = 'MP004', hint = 'Numbers, booleans, dates, times, text and enums can; add a generated column of such a type.';
+        elsif described.use = 'text' then
+            model.text_features := model.text_features || column_name;
+        else
+            model.numeric_features := model.numeric_features || column_name;
+        end if;
+    end loop;
+    perform mempair.check_categories(model);
+    return mempair.check_target(model);
+end $$;
+
+create or replace function mempair.check_categories(model mempair.model) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    declared record;
+begin
+    for declared in select * from jsonb_each(model.categories) as c(feature, list) loop
+        if declared.feature <> all (model.text_features) then
+            raise exception 'categories are declared for %, which is not a text feature', quote_literal(declared.feature)
+                using errcode = 'MP001', hint = format('The text features are %s.', model.text_features);
+        elsif jsonb_typeof(declared.list) <> 'array' or declared.list = '[]'
+              or jsonb_path_exists(declared.list, '$[*] ? (@.type() != "string")')
+              or (select count(distinct v) <> count(*) from jsonb_array_elements(declared.list) v) then
+            raise exception 'the categories of % are not a list of different strings', quote_literal(declared.feature)
+                using errcode = 'MP001', hint = 'For example categories => ''{"plan": ["basic", "pro"]}''.';
+        end if;
+    end loop;
+end $$;
+
+-- Derive the loss from the target's type, and check that the positive value is one.
+create or replace function mempair.check_target(model mempair.model) returns mempair.model
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    described record;
+    is_boolean boolean;
+begin
+    select * into described from mempair.describe_column(model.source, model.target);
+    is_boolean := described.base = 'boolean'::regtype;
+    if described.use is null or (described.use = 'time' and model.positive is null) then
+        raise exception 'target % has type %, which cannot be predicted', quote_literal(model.target), described.base
+            using errcode = 'MP004', hint = 'A target is boolean, a number, or text with a positive value.';
+    end if;
+    model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic' else 'huber' end);
+    if model.loss = 'huber' and (described.use <> 'number' or is_boolean or model.positive is not null) then
+        if described.use = 'text' and model.positive is null then
+            raise exception 'target % is text, so the value to predict must be named', quote_literal(model.target)
+                using errcode = 'MP001', hint = 'Add positive => ''...'', the value that counts as yes.';
+        end if;
+        raise exception 'parameter loss cannot be ''huber'' for target %', quote_literal(model.target)
+            using errcode = 'MP001', hint = 'huber is for numbers without a positive value.';
+    elsif model.loss = 'logistic' and model.positive is null and not is_boolean then
+        raise exception 'parameter positive is missing for target %', quote_literal(model.target)
+            using errcode = 'MP001', hint = 'A classifier on a column that is not boolean needs the value that counts as yes.';
+    end if;
+    if model.positive is not null then
+        -- 'character' would be read as character(1), and any text will do for it.
+        if described.base <> 'bpchar'::regtype then
+            execute format('select %L::%s', model.positive, described.base);
+        end if;
+    end if;
+    return model;
+exception when data_exception then
+    raise exception 'parameter positive is not a value of type %', described.base
+        using errcode = 'MP001', hint = format('Column %s has that type.', quote_literal(model.target));
+end $$;

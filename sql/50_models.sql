@@ -1,0 +1,158 @@
+-- Models: create, drop, pause, resume.
+
+create or replace function mempair.create_model(
+    model_name text,
+    source regclass,
+    target text,
+    features text[],
+    positive text default null,
+    epsilon float8 default 1.0,
+    delta float8 default 1e-6,
+    gamma float8 default 0.1,
+    key text[] default null,
+    lambda float8 default null,
+    m integer default null,
+    tau integer default 10,
+    kappa float8 default 1.0,
+    clip float8 default 1.0,
+    calibration_rows integer default 500,
+    categories jsonb default null,
+    on_null text default 'skip',
+    on_exhausted text default 'retrain',
+    unlearner text default 'symmetric',
+    loss text default null,
+    backfill boolean default true
+) returns integer
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model;
+    relation regclass;
+begin
+    model.name := model_name;
+    model.source := source;
+    model.features := features;
+    model.target := target;
+    model.positive := positive;
+    model.epsilon := epsilon;
+    model.delta := delta;
+    model.gamma := gamma;
+    model.lambda := lambda;
+    model.m := m;
+    model.tau := tau;
+    model.kappa := kappa;
+    model.clip := clip;
+    model.calibration_rows := calibration_rows;
+    model.categories := categories;
+    model.on_null := on_null;
+    model.on_exhausted := on_exhausted;
+    model.unlearner := unlearner;
+    model.loss := loss;
+    perform mempair.check_parameters(model);
+    perform mempair.check_source(source);
+    model := mempair.check_columns(model, key);
+
+    -- Nobody writes between the backfill's snapshot and the triggers; CREATE TRIGGER would take the same lock.
+    execute format('lock table %s in share row exclusive mode', source);
+    model := mempair.register_model(model);
+    perform mempair.write_queue(model.id);
+    perform mempair.write_extractors(model);
+    perform mempair.write_capture(model.id, model.text_features <> '{}');
+    for relation in select p.relation from mempair.partitions(source) p loop
+        perform mempair.attach_triggers(model.id, relation);
+    end loop;
+    perform mempair.write_predict(source);
+    if backfill then
+        execute format(
+            'insert into mempair.change_%1$s_a (op, row_key, x, c, y)
+             select 1, mempair.key_%1$s(t), mempair.x_%1$s(t), mempair.c_%1$s(t), mempair.y_%1$s(t)
+             from %2$s t where mempair.y_%1$s(t) is not null', model.id, source);
+    end if;
+    return model.id;
+end $$;
+
+-- Store a checked model with its empty state.
+create or replace function mempair.register_model(model mempair.model) returns mempair.model
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model_name text := model.name;
+begin
+    insert into mempair.model (name, source, key_columns, features, numeric_features, text_features, target, positive, loss,
+                               epsilon, delta, gamma, lambda, m, tau, kappa, clip, calibration_rows, unlearner, on_null,
+                               on_exhausted, categories)
+    values (model.name, model.source, model.key_columns, model.features, model.numeric_features, model.text_features,
+            model.target, model.positive, model.loss, model.epsilon, model.delta, model.gamma, model.lambda, model.m,
+            model.tau, model.kappa, model.clip, model.calibration_rows, model.unlearner, model.on_null,
+            model.on_exhausted, model.categories)
+    on conflict (name) do nothing
+    returning * into model;
+    if not found then
+        raise exception 'there is already a model %', quote_literal(model_name)
+            using errcode = 'MP006', hint = 'Choose another name, or drop that one: mempair.drop_model(model_name).';
+    end if;
+    insert into mempair.queue (model_id) values (model.id);
+    insert into mempair.state (model_id) values (model.id);
+    insert into mempair.published (model_id, link, needed)
+    values (model.id, case model.loss when 'logistic' then 'logistic' else 'identity' end, model.calibration_rows);
+    return model;
+end $$;
+
+create or replace function mempair.drop_model(model_name text, keep_ledger boolean default false) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+    object record;
+begin
+    -- The table may be gone already; otherwise nobody captures while the triggers go.
+    if exists (select from pg_class c where c.oid = model.source) then
+        execute format('lock table %s in access exclusive mode', model.source);
+    end if;
+    for object in
+        select t.tgname, t.tgrelid::regclass as relation
+        from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+        where p.pronamespace = 'mempair'::regnamespace and p.proname like format('capture\_%s\_%%', model.id)
+    loop
+        execute format('drop trigger %I on %s', object.tgname, object.relation);
+    end loop;
+    delete from mempair.model m where m.id = model.id;  -- queue, state, curvature and published go with it
+    delete from mempair.learned l where l.model_id = model.id;
+    delete from mempair.rejected r where r.model_id = model.id;
+    delete from mempair.receipt r where r.model_id = model.id and not keep_ledger;
+    if keep_ledger then
+        insert into mempair.former_model (id, name) values (model.id, model.name);
+    else
+        delete from mempair.ledger l where l.model_id = model.id;
+    end if;
+    for object in
+        select p.oid::regprocedure as signature from pg_proc p
+        where p.pronamespace = 'mempair'::regnamespace
+          and p.proname ~ format('^((key|x|c|y|margin)_%1$s|capture_%1$s_[a-z]+)$', model.id)
+    loop
+        execute format('drop function %s', object.signature);
+    end loop;
+    execute format('drop table mempair.change_%1$s_a, mempair.change_%1$s_b', model.id);
+    execute format('drop sequence mempair.change_%s_seq', model.id);
+    if exists (select from pg_class c where c.oid = model.source) then
+        perform mempair.write_predict(model.source);
+    end if;
+end $$;
+
+create or replace function mempair.pause_model(model_name text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+begin
+    update mempair.model m set status = 'paused', reason = 'paused by ' || current_user where m.id = model.id;
+end $$;
+
+-- Back to where the model was: what it is follows from its state.
+create or replace function mempair.resume_model(model_name text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+begin
+    update mempair.model m
+    set status = case when m.constants is null then 'calibrating' when p.ready then 'ready' else 'learning' end,
+        reason = null
+    from mempair.published p
+    where m.id = model.id and p.model_id = m.id and m.status in ('paused', 'failed');
+end $$;
