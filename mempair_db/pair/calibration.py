@@ -1,0 +1,197 @@
+"""From the user's few parameters and the first rows to all the constants of an epoch.
+
+What the user says: ε and δ (the promise), γ (the regret per row that noise may cost), optionally λ, m, τ.
+What follows: the encoding; G and M from the loss; t0 = M/λ; ρ_tot from (ε, δ), exactly; and λ.
+
+λ is a trade: capacity m* = (N/G)·√(γλρ_tot/d) grows with √λ, accuracy falls with it. Unless given, λ is the largest
+of GRID whose progressive loss on the calibration rows is within TOLERANCE of the best; `Epoch.trade` reports the
+whole table. A short calibration prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more
+rows, may choose again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidParameter
+from . import bounds, curvature, encoding, events, losses, odometer, schedule
+from .encoding import Encoding, Matrix, Texts
+from .state import ANCHORED, PAPER, Constants, Vector, empty
+
+GRID: Final = tuple(10.0**-e for e in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
+TOLERANCE: Final = 0.05
+MOST_ROWS: Final = 10_000  # more calibration rows than this do not change the choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What the user chooses; the same names and defaults as ``mempair.create_model``."""
+
+    loss: str = "logistic"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    gamma: float = 0.1
+    lam: float | None = None
+    m: int | None = None
+    tau: int = 10
+    kappa: float = 1.0
+    clip: float = 1.0
+    calibration_rows: int = 500
+    unlearner: bounds.Unlearner = "symmetric"
+    on_null: str = "skip"
+    mode: str = "anchored"
+    pairs: str = "step"  # paper mode: "step" (Algorithm 1) or "minibatch" (its appendix)
+    schedule: str = "newton"  # paper mode
+
+    def __post_init__(self) -> None:
+        """Refuse values that no theorem covers."""
+        positive = {"epsilon": self.epsilon, "gamma": self.gamma, "clip": self.clip, "kappa": self.kappa}
+        for name, value in positive.items() | ({"lam": self.lam}.items() if self.lam is not None else set()):
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidParameter(f"{name} is {value}.", remedy="Give a positive number.")
+        if not 0 < self.delta < 1:
+            raise InvalidParameter(f"delta is {self.delta}.", remedy="Give a number between 0 and 1, such as 1e-6.")
+        for name, count in {"m": self.m, "tau": self.tau, "calibration_rows": self.calibration_rows}.items():
+            if count is not None and count < 1:
+                raise InvalidParameter(f"{name} is {count}.", remedy="Give a whole number of at least 1.")
+        choices = {
+            "loss": (self.loss, tuple(losses.CODES)),
+            "unlearner": (self.unlearner, ("symmetric", "passive")),
+            "on_null": (self.on_null, ("skip", "impute")),
+            "mode": (self.mode, ("anchored", "paper")),
+            "pairs": (self.pairs, ("step", "minibatch")),
+            "schedule": (self.schedule, tuple(schedule.CODES)),
+        }
+        for name, (choice, allowed) in choices.items():
+            if choice not in allowed:
+                raise InvalidParameter(f"{name} is {choice!r}.", remedy=f"Choose one of {', '.join(allowed)}.")
+        if self.loss == "squared" and self.mode != "paper":
+            raise InvalidParameter("loss 'squared' has no bounded gradient.", remedy="Use 'huber', or mode 'paper'.")
+        if self.mode == "paper" and self.m is None:
+            raise InvalidParameter("mode 'paper' splits its budget over a fixed m.", remedy="Give m.")
+
+    @property
+    def regression(self) -> bool:
+        """Whether the target is a number rather than a ±1 label."""
+        return self.loss != "logistic"
+
+
+class Trade(NamedTuple):
+    """One candidate λ: what it costs and what it buys."""
+
+    lam: float
+    loss: float  # progressive loss per calibration row
+    capacity: float  # m* per 10,000 rows
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Everything frozen at calibration; nothing in it changes until the next epoch."""
+
+    number: int
+    encoding: Encoding
+    constants: Constants
+    cap: int  # ρ_tot in odometer units
+    trade: tuple[Trade, ...]
+    calibration_rows: int
+
+    @property
+    def d(self) -> int:
+        """Length of an encoded row."""
+        return self.encoding.d
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that survive JSON without loss."""
+        return {
+            **asdict(self),
+            "encoding": self.encoding.to_json(),
+            "constants": self.constants._asdict(),
+            "trade": [list(t) for t in self.trade],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Epoch:
+        """Rebuild what `to_json` wrote. Numbers get back the type the kernel was compiled for."""
+        kinds = Constants.__annotations__
+        cast = {"int": int, "float": float, "bool": bool}
+        return cls(
+            number=int(values["number"]),
+            encoding=Encoding.from_json(values["encoding"]),
+            constants=Constants(**{name: cast[kinds[name]](v) for name, v in values["constants"].items()}),
+            cap=int(values["cap"]),
+            trade=tuple(Trade(*map(float, t)) for t in values["trade"]),
+            calibration_rows=int(values["calibration_rows"]),
+        )
+
+
+def calibrate(
+    parameters: Parameters,
+    x: Matrix,
+    c: Texts,
+    y: Vector,
+    *,
+    declared: list[list[str] | None] | None = None,
+    number: int = 1,
+) -> Epoch:
+    """Fix the constants of epoch `number` from the calibration rows."""
+    x, c, y = x[:MOST_ROWS], c[:MOST_ROWS], y[:MOST_ROWS]
+    fitted = encoding.fit(x, c, y, regression=parameters.regression, declared=declared or [])
+    rho_tot = odometer.rho_of(parameters.epsilon, parameters.delta)
+    X, targets = fitted.encode(x, c), fitted.encode_target(y)
+    candidates = GRID if parameters.lam is None else (parameters.lam,)
+    trade = tuple(
+        Trade(
+            lam,
+            _progressive_loss(constants_for(parameters, lam, targets), parameters.tau, X, targets),
+            bounds.capacity(
+                10_000,
+                d=fitted.d,
+                G=losses.lipschitz(parameters.loss, parameters.clip),
+                lam=lam,
+                gamma=parameters.gamma,
+                rho_tot=rho_tot,
+                unlearner=parameters.unlearner,
+            ),
+        )
+        for lam in candidates
+    )
+    best = min(t.loss for t in trade)
+    chosen = max(t.lam for t in trade if t.loss <= best * (1 + TOLERANCE))
+    return Epoch(number, fitted, constants_for(parameters, chosen, targets), odometer.to_units(rho_tot), trade, len(x))
+
+
+def constants_for(parameters: Parameters, lam: float, targets: Vector | None = None) -> Constants:
+    """Return the kernel's constants for one λ."""
+    M = losses.smoothness(parameters.loss)
+    code = losses.CODES[parameters.loss]
+    at_zero = math.log(2.0)
+    if parameters.regression and targets is not None:
+        at_zero = float(np.mean([losses.value(code, parameters.clip, 0.0, t) for t in targets[:MOST_ROWS]]))
+    anchored = parameters.mode == "anchored"
+    return Constants(
+        mode=ANCHORED if anchored else PAPER,
+        loss=code,
+        clip=float(parameters.clip),
+        G=losses.lipschitz(parameters.loss, float(parameters.clip)),
+        M=M,
+        lam=float(lam),
+        t0=M / lam,
+        kappa=float(parameters.kappa),
+        block=50,
+        pairs=curvature.BLOCK if anchored else curvature.CODES[parameters.pairs],
+        schedule=schedule.CODES[parameters.schedule],
+        diameter=2.0 * bounds.comparator_norm(at_zero, lam),
+        symmetric=parameters.unlearner == "symmetric",
+    )
+
+
+def _progressive_loss(constants: Constants, tau: int, X: Matrix, targets: Vector) -> float:
+    """Mean loss of each row under the model that had learned the rows before it."""
+    state = empty(X.shape[1], tau)
+    events.learn(state, constants, X, targets)
+    return float(state.tally["loss"][0]) / len(X)

@@ -1,0 +1,141 @@
+"""The window of τ curvature pairs (v, r), r ≈ ∇²F·v, and the quasi-Newton direction d = −H·g it gives.
+
+Memory is fixed: two τ × d arrays used as a ring. How the pairs come about:
+
+    BLOCK      (anchored) v = normalised displacement of θ over the previous block of rows;
+               r = (1/n) Σ ℓ''(θᵀx_i, y_i)(x_iᵀv)·x_i + λv, accumulated as the rows of this block pass.
+               A pair averages at least L rows and keeps none; vᵀr ≥ λ by construction.
+    STEP       (paper, Algorithm 1 as printed) s = θ_new − θ_old, y = difference of one row's gradients.
+               r − λv is then proportional to that row: the window stores the last τ people.
+    MINIBATCH  (paper, appendix) the displacement of the previous block, and the difference of the mean gradients
+               of this block's rows between its two ends.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from .compiled import inlined, summed
+from .losses import derivative, second_derivative
+from .state import Constants, State, Vector
+
+BLOCK: Final = 0
+STEP: Final = 1
+MINIBATCH: Final = 2
+
+CODES: Final = {"block": BLOCK, "step": STEP, "minibatch": MINIBATCH}
+
+
+@summed
+def dot(a: Vector, b: Vector) -> float:
+    """Return aᵀb. Summed in vector registers: the same bits for the same inputs on the same kind of processor."""
+    total = 0.0
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total
+
+
+@inlined
+def axpy(factor: float, x: Vector, out: Vector) -> None:
+    """Add factor·x to `out`."""
+    for j in range(out.shape[0]):
+        out[j] += factor * x[j]
+
+
+@inlined
+def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vector) -> None:
+    """Write d = −H·g by the two-loop recursion; `initial`·I stands for H while the window is empty.
+
+    Cost: 4τ passes over d numbers. `weights` is scratch of length τ.
+    """
+    tally = state.tally[0]
+    tau = state.window_v.shape[0]
+    size = d.shape[0]
+    for j in range(size):
+        d[j] = -g[j]
+    newest = (tally.head - 1) % tau
+    slot = newest
+    for _ in range(tally.pairs):  # newest first
+        weights[slot] = dot(state.window_v[slot], d) / state.window_vr[slot]
+        axpy(-weights[slot], state.window_r[slot], d)
+        slot = slot - 1 if slot > 0 else tau - 1
+    scale = initial
+    if tally.pairs > 0:
+        scale = state.window_vr[newest] / dot(state.window_r[newest], state.window_r[newest])
+    for j in range(size):
+        d[j] *= scale
+    for _ in range(tally.pairs):  # oldest first
+        slot = slot + 1 if slot < tau - 1 else 0
+        axpy(weights[slot] - dot(state.window_r[slot], d) / state.window_vr[slot], state.window_v[slot], d)
+
+
+@inlined
+def push(state: State, v: Vector, r: Vector) -> None:
+    """Put a pair into the ring, over the oldest; a pair without positive curvature is dropped."""
+    vr = dot(v, r)
+    if not vr > 0.0:
+        return
+    tally = state.tally[0]
+    slot = tally.head
+    state.window_v[slot, :] = v
+    state.window_r[slot, :] = r
+    state.window_vr[slot] = vr
+    tally.head = (slot + 1) % state.window_v.shape[0]
+    tally.pairs = min(tally.pairs + 1, state.window_v.shape[0])
+
+
+@inlined
+def empty_window(state: State) -> None:
+    """Forget every pair and the block under way; the next block starts at θ."""
+    tally = state.tally[0]
+    state.window_v[:, :] = 0.0
+    state.window_r[:, :] = 0.0
+    state.window_vr[:] = 0.0
+    state.block_v[:] = 0.0
+    state.block_r[:] = 0.0
+    state.block_theta[:] = state.theta
+    tally.head = 0
+    tally.pairs = 0
+    tally.block_rows = 0
+
+
+@inlined
+def observe(state: State, k: Constants, x: Vector, y: float, z: float, length: int) -> None:
+    """Let one row, whose margin before the step was z = θᵀx, pass through the block; close the block at `length`."""
+    tally = state.tally[0]
+    v, r = state.block_v, state.block_r
+    size = x.shape[0]
+    if k.pairs == MINIBATCH:  # ∇f_i at the two ends of the previous block; the ridge's λv comes at the end
+        z_end = dot(state.block_theta, x)
+        z_start = z_end - dot(v, x)
+        weight = derivative(k.loss, k.clip, z_end, y) - derivative(k.loss, k.clip, z_start, y)
+    else:
+        weight = second_derivative(k.loss, k.clip, z, y) * dot(x, v)
+    if weight != 0.0:
+        for j in range(size):
+            r[j] += weight * x[j]
+    tally.block_rows += 1
+    if tally.block_rows < length:
+        return
+    if dot(v, v) > 0.0:
+        for j in range(size):
+            r[j] = r[j] / tally.block_rows + k.lam * v[j]
+        push(state, v, r)
+    next_block(state, k)
+
+
+@inlined
+def next_block(state: State, k: Constants) -> None:
+    """Measure the next block along the displacement of θ over the one that just ended."""
+    tally = state.tally[0]
+    v = state.block_v
+    for j in range(v.shape[0]):
+        v[j] = state.theta[j] - state.block_theta[j]
+    norm = math.sqrt(dot(v, v))
+    if k.pairs == BLOCK and norm > 0.0:
+        for j in range(v.shape[0]):
+            v[j] /= norm
+    state.block_theta[:] = state.theta
+    state.block_r[:] = 0.0
+    tally.block_rows = 0

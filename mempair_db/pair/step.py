@@ -1,0 +1,160 @@
+"""One event, one step: the kernel of the Memory Pair.
+
+Insert at tick t (theory 3.2), α_t = 1/(t + t0), η_t = α_t/λ:
+
+    c = ℓ'(aᵀx, y);  a ← a − η_t(c·x + λ·a)                        anchor: strongly convex online gradient step
+    g = ℓ'(θᵀx, y)·x + λ·θ;  d = −H·g, shrunk to ‖d‖ ≤ ‖g‖/λ
+    θ ← θ + α_t·d                                                  quasi-Newton step
+    if ‖θ − a‖ > κ·G·η_t: pull θ back onto that ball around a      trust region
+
+Delete at clock T (theory 3.4):
+
+    g = ℓ'(aᵀx, y)·x;  d = −H·g, ‖d‖ ≤ ‖g‖/λ;  a ← a − α_T·d      the symmetric negative step
+    a ← a + η;  θ ← a;  window emptied                             η ~ N(0, σ²I) is drawn by the caller
+
+A tick without data (a gap left by a deleted row in a replay) is the ridge alone: a ← a − η_t·λ·a, and θ likewise.
+
+The events of an array are taken one after the other and nothing is carried but `State`, so a batch of any size
+gives the same bits as its events one by one. Therefore every delete empties the window itself, and the second of
+two deletions in a row steps with H = I/λ; the bound of Theorem B holds for any window.
+
+Algorithm 1 as printed in the paper is in `printed`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .compiled import compiled, inlined
+from .curvature import direction, dot, empty_window, observe
+from .losses import derivative, value
+from .state import Constants, State, Vector
+
+INSERT: Final = 1
+DELETE: Final = 2
+TICK: Final = 0
+
+
+@inlined
+def shrink(d: Vector, longest: float) -> None:
+    """Shorten d to the given length if it is longer."""
+    length = math.sqrt(dot(d, d))
+    if length > longest:
+        d *= longest / length
+
+
+@inlined
+def insert(state: State, k: Constants, x: Vector, y: float, scratch: Any) -> None:
+    """Learn one row."""
+    g, d, weights = scratch
+    a, theta, tally = state.anchor, state.theta, state.tally[0]
+    size = x.shape[0]
+    tally.clock += 1
+    tally.rows += 1
+    alpha = 1.0 / (tally.clock + k.t0)
+    eta = alpha / k.lam
+
+    z_anchor, z_theta = dot(a, x), dot(theta, x)
+    c = derivative(k.loss, k.clip, z_anchor, y)
+    note_regret(state, k, x, y, z_anchor, z_theta, c, eta)
+    for j in range(size):
+        a[j] -= eta * (c * x[j] + k.lam * a[j])
+
+    slope = derivative(k.loss, k.clip, z_theta, y)
+    for j in range(size):
+        g[j] = slope * x[j] + k.lam * theta[j]
+    squared = dot(g, g)
+    tally.gradient_sum += squared
+    direction(state, g, 1.0 / k.lam, d, weights)
+    shrink(d, math.sqrt(squared) / k.lam)
+    for j in range(size):
+        theta[j] += alpha * d[j]
+
+    for j in range(size):
+        d[j] = theta[j] - a[j]
+    distance, radius = math.sqrt(dot(d, d)), k.kappa * k.G * eta
+    if distance > radius:
+        for j in range(size):
+            theta[j] = a[j] + d[j] * (radius / distance)
+
+    observe(state, k, x, y, z_theta, max(k.block, tally.clock // 4))
+
+
+@inlined
+def note_regret(
+    state: State, k: Constants, x: Vector, y: float, z_anchor: float, z_theta: float, c: float, eta: float
+) -> None:
+    """Keep the running sums of Theorem C, before the parameters move."""
+    tally = state.tally[0]
+    anchor_squared, theta_squared = dot(state.anchor, state.anchor), dot(state.theta, state.theta)
+    gradient_squared = c * c * dot(x, x) + 2.0 * c * k.lam * z_anchor + k.lam * k.lam * anchor_squared
+    loss = value(k.loss, k.clip, z_theta, y)
+    tally.loss += loss
+    tally.zero_loss += value(k.loss, k.clip, 0.0, y)
+    tally.anchor_sum += 0.5 * eta * max(gradient_squared, 0.0)
+    tally.excess += loss - value(k.loss, k.clip, z_anchor, y) + 0.5 * k.lam * (theta_squared - anchor_squared)
+
+
+@inlined
+def tick(state: State, k: Constants) -> None:
+    """Let a tick pass without data. θ shrinks with the anchor, which keeps it inside the shrinking trust region."""
+    tally = state.tally[0]
+    tally.clock += 1
+    keep = 1.0 - 1.0 / (tally.clock + k.t0)
+    state.anchor[:] *= keep
+    state.theta[:] *= keep
+
+
+@inlined
+def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Any) -> None:
+    """Unlearn one row: negative step, noise, and nothing else left that knew the row."""
+    g, d, weights = scratch
+    a, tally = state.anchor, state.tally[0]
+    size = x.shape[0]
+    alpha = 1.0 / (tally.clock + k.t0)
+    norm = math.sqrt(dot(a, a))
+
+    d[:] = 0.0
+    if k.symmetric:
+        c = derivative(k.loss, k.clip, dot(a, x), y)
+        for j in range(size):
+            g[j] = c * x[j]
+        direction(state, g, 1.0 / k.lam, d, weights)
+        shrink(d, math.sqrt(dot(g, g)) / k.lam)
+    for j in range(size):
+        d[j] = noise[j] - alpha * d[j]
+        a[j] += d[j]
+    state.theta[:] = a
+    empty_window(state)
+
+    jump = math.sqrt(dot(d, d))
+    tally.deletions += 1
+    tally.jump_const += k.lam * (tally.clock + k.t0) * (norm * jump + 0.5 * jump * jump)
+    tally.jump_slope += k.lam * (tally.clock + k.t0) * jump
+
+
+@compiled
+def run(
+    state: State,
+    k: Constants,
+    ops: npt.NDArray[np.int16],
+    X: npt.NDArray[np.float64],
+    y: Vector,
+    noise: Vector,
+) -> None:
+    """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
+    size = state.theta.shape[0]
+    scratch = (np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
+    deleted = 0
+    for i in range(ops.shape[0]):
+        if ops[i] == INSERT:
+            insert(state, k, X[i], y[i], scratch)
+        elif ops[i] == DELETE:
+            delete(state, k, X[i], y[i], noise[deleted], scratch)
+            deleted += 1
+        else:
+            tick(state, k)
