@@ -1,0 +1,130 @@
+"""Fixtures on a real server.
+
+`database` is what most tests want: the DSN of a fresh database with schema mempair, as an owner who is no superuser.
+The server is the one of `MEMPAIR_TEST_DSN` (a superuser's), else an embedded one, else one in a container. Whatever a
+run of pytest starts ends with it; parallel workers (`-n 2`) share one embedded server, and each has its own template.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from mempair_db import errors, settings
+from mempair_db.server import Server
+
+OWNER = "mempair_owner"
+OWNER_PASSWORD = "owner"
+FAST = {"fsync": "off", "full_page_writes": "off"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests away from the user's own servers: `MEMPAIR_HOME` is a folder of this run, also for workers."""
+    for variable in ("MEMPAIR_DSN", *settings.LIBPQ_VARIABLES):
+        os.environ.pop(variable, None)
+    if not hasattr(config, "workerinput"):
+        os.environ["MEMPAIR_HOME"] = str(make_home())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        remove_home(Path(os.environ.pop("MEMPAIR_HOME")))
+
+
+def make_home() -> Path:
+    """A temporary home that the server's account can enter: as root, pytest's own temporary folders are not."""
+    home = Path(tempfile.mkdtemp(prefix="mempair-test-"))
+    home.chmod(0o711)
+    return home
+
+
+def remove_home(home: Path) -> None:
+    Server(home).stop("immediate")
+    shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def server_dsn() -> Iterator[str]:
+    """The DSN of a superuser."""
+    if chosen := os.environ.get("MEMPAIR_TEST_DSN"):
+        yield chosen
+        return
+    try:
+        dsn = Server(settings=FAST).start()
+    except errors.BinariesMissing:
+        from testcontainers.postgres import PostgresContainer  # noqa: PLC0415 - the last resort
+
+        with PostgresContainer("postgres:17", driver=None) as container:
+            yield container.get_connection_url()
+    else:
+        yield dsn
+
+
+@pytest.fixture
+def server_home() -> Iterator[Path]:
+    """A home for an embedded server of the test's own, which is stopped and removed afterwards."""
+    home = make_home()
+    yield home
+    remove_home(home)
+
+
+@pytest.fixture(scope="session")
+def superuser(server_dsn: str) -> Callable[[str], str]:
+    """Turns the DSN of a test's database into the superuser's on the same database."""
+    return lambda dsn: make_conninfo(server_dsn, dbname=conninfo_to_dict(dsn)["dbname"])
+
+
+@pytest.fixture(scope="session")
+def template_database(server_dsn: str) -> Iterator[str]:
+    """The name of a database with schema mempair, installed by its owner, to be copied."""
+    from mempair_db.catalog.install import install  # noqa: PLC0415 - only who asks for it needs it
+
+    with fresh_database(server_dsn, "template0") as dsn:
+        install(dsn)
+        yield str(conninfo_to_dict(dsn)["dbname"])
+
+
+@pytest.fixture
+def database(server_dsn: str, template_database: str) -> Iterator[str]:
+    """The DSN of a fresh database with schema mempair, as its owner, who is no superuser."""
+    with fresh_database(server_dsn, template_database) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def empty_database(server_dsn: str) -> Iterator[str]:
+    """The DSN of a fresh database without schema mempair, as its owner, who is no superuser."""
+    with fresh_database(server_dsn, "template0") as dsn:
+        yield dsn
+
+
+@contextlib.contextmanager
+def fresh_database(server_dsn: str, template: str) -> Iterator[str]:
+    name = f"test_{secrets.token_hex(8)}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        make_owner(connection)
+        create = sql.SQL("create database {} template {} owner {}")
+        connection.execute(create.format(*map(sql.Identifier, (name, template, OWNER))))
+    try:
+        yield make_conninfo(server_dsn, dbname=name, user=OWNER, password=OWNER_PASSWORD)
+    finally:
+        with psycopg.connect(server_dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def make_owner(connection: psycopg.Connection) -> None:
+    if connection.execute("select from pg_roles where rolname = %s", [OWNER]).rowcount == 0:
+        create = sql.SQL("create role {} login password {}").format(sql.Identifier(OWNER), OWNER_PASSWORD)
+        # Another worker may be faster.
+        with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+            connection.execute(create)
