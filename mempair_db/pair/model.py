@@ -136,22 +136,36 @@ class MemoryPair:
         constants alone, never on the data.
         """
         epoch, state = self._started()
+        done = self.affordable(ops)
         spent: list[int] = []
         noise: list[Vector] = []
-        count = len(ops)
-        for i, clock in self._deletions(ops):
+        for _, clock in self._deletions(ops[:done]):
             units = self.price(clock)
-            if not self._affordable(clock, units):
-                count = i
-                break
             self._odometer = self.odometer.spend(units)
             state.tally["noise_regret"] += self._noise_regret(clock, units)
             noise.append(odometer.sigma(self._sensitivity(clock), units) * odometer.gaussian_noise(epoch.d))
             spent.append(units)
-        X = epoch.encoding.encode(x[:count], c[:count])
-        events.apply(state, epoch.constants, ops[:count], X, epoch.encoding.encode_target(y[:count]), np.array(noise))
+        X = epoch.encoding.encode(x[:done], c[:done])
+        events.apply(state, epoch.constants, ops[:done], X, epoch.encoding.encode_target(y[:done]), np.array(noise))
         self.ready = self.ready or self._gate()
-        return Applied(count, spent)
+        return Applied(done, spent)
+
+    def affordable(self, ops: Ops) -> int:
+        """How many of these events both budgets allow: ρ_tot, and γ per row for the expected cost of noise.
+
+        With the live split the first implies the second; with a fixed m it may not.
+        """
+        spent, regret = self.odometer, self.tally("noise_regret")
+        split = self.parameters.m is None or self.parameters.mode == "paper"
+        for i, clock in self._deletions(ops):
+            units = self.price(clock)
+            if units == 0 or not spent.can_spend(units):
+                return i
+            spent = spent.spend(units)
+            regret += self._noise_regret(clock, units)
+            if not split and regret > self.parameters.gamma * clock:
+                return i
+        return len(ops)
 
     def price(self, clock: int) -> int:
         """Units of ρ that a deletion at this clock spends; 0 means: noise would cost more than γ allows, retrain."""
@@ -283,6 +297,8 @@ class MemoryPair:
                 f"number {column} of row {bad[0]} is missing or infinite.",
                 remedy="Leave the row out, or set on_null='impute' for missing values.",
             )
+        if self.parameters.on_null == "skip" and any(text is None for texts in c for text in texts):
+            raise InvalidRow("a text is missing.", remedy="Leave the row out, or set on_null='impute'.")
         good = np.isfinite(y) if self.parameters.regression else np.abs(y) == 1.0
         if not good.all():
             raise InvalidRow(
@@ -312,15 +328,6 @@ class MemoryPair:
         """Return position and clock of every deletion among these events."""
         clocks = self.tally("clock") + np.cumsum(ops != events.DELETE)
         return [(int(i), int(clocks[i])) for i in np.flatnonzero(ops == events.DELETE)]
-
-    def _affordable(self, clock: int, units: int) -> bool:
-        """Ask both budgets: ρ_tot, and γ per row for the noise (with the live split the first implies the second)."""
-        if units == 0 or not self.odometer.can_spend(units):
-            return False
-        if self.parameters.m is None or self.parameters.mode == "paper":
-            return True
-        regret = self.tally("noise_regret") + self._noise_regret(clock, units)
-        return bool(regret <= self.parameters.gamma * clock)
 
     def _sensitivity(self, clock: int) -> float:
         epoch, _ = self._started()
