@@ -4,7 +4,7 @@ Everything it owns lies in ``home/server``, private to the account that runs it:
 
     data        the cluster                lock   held while starting and stopping
     password    the superuser's, 0600      log    what the server says, never the values of a row
-    socket      its unix socket; in the temporary folder if this path is too long for one
+    socket      its unix socket; in the temporary folder if this path cannot be one
     binaries-*  a copy of the binaries, made only if the account cannot read the originals
 
 It listens on 127.0.0.1, at a free port chosen at each start, and asks for the password on TCP and on the
@@ -219,8 +219,8 @@ class Server:
 
     def _socket_folder(self) -> Path:
         folder = self.workspace.path / "socket"
-        if len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER:
-            return folder
+        if len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER and "," not in str(folder):
+            return folder  # to libpq, a comma separates hosts
         name = "mempair-" + hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         short = Path(tempfile.gettempdir(), name)
         fits = len(os.fsencode(short)) <= LONGEST_SOCKET_FOLDER and not environment.is_root()
