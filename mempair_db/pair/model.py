@@ -129,6 +129,11 @@ class MemoryPair:
         self._odometer = Odometer(epoch.cap)
         self.ready = False
 
+    def reset(self) -> None:
+        """Forget everything, exactly: the next rows calibrate again."""
+        self.epoch, self._state, self._odometer, self.ready = None, None, None, False
+        self._waiting.clear()
+
     def apply(self, ops: Ops, x: Matrix, y: Vector, c: Texts = ()) -> Applied:
         """Apply raw events in order, up to the first deletion the budget does not allow.
 

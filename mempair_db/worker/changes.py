@@ -1,0 +1,145 @@
+"""Captured events: read into arrays, and reduced to what the model has to do.
+
+A row's events in one batch reduce to at most one deletion followed by at most one insertion: an insert whose delete
+is there too was never learned, so both are dropped, and the delete of a row that was never learned costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+
+from mempair_db.catalog import arrays
+from mempair_db.catalog.models import Model
+from mempair_db.pair.encoding import Matrix
+from mempair_db.pair.state import Vector
+
+INSERT: Final = 1
+DELETE: Final = 2
+TRUNCATE: Final = 3
+
+BATCH_ROWS: Final = 100_000
+BATCH_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Events in the order of capture."""
+
+    seq: npt.NDArray[np.int64]
+    op: npt.NDArray[np.int16]
+    keys: list[str]
+    x: Matrix
+    c: list[tuple[str | None, ...]]
+    y: Vector
+    captured_at: list[datetime | None]
+
+    def __len__(self) -> int:
+        """Return how many events there are."""
+        return len(self.seq)
+
+    def take(self, which: list[int] | slice) -> Changes:
+        """Return some of the events."""
+        index = range(len(self))[which] if isinstance(which, slice) else which
+        return Changes(
+            self.seq[index],
+            self.op[index],
+            [self.keys[i] for i in index],
+            self.x[index],
+            [self.c[i] for i in index],
+            self.y[index],
+            [self.captured_at[i] for i in index],
+        )
+
+
+def read(connection: psycopg.Connection[Any], model: Model) -> Changes:
+    """Read a batch of the model's queue."""
+    limit = max(1_000, min(BATCH_ROWS, BATCH_BYTES // (12 * model.numbers + 100)))
+    with connection.cursor(binary=True) as cursor:
+        arrays.register_raw(cursor)
+        rows = cursor.execute(model.statement("read_changes"), {"limit": limit}).fetchall()
+    seq, op, keys, x, c, y, at = zip(*rows, strict=True) if rows else ((),) * 7
+    ops = np.array(op, np.int16)
+    return Changes(
+        seq=np.array(seq, np.int64),
+        op=ops,
+        keys=list(keys),
+        x=numbers(list(x), model.numbers),
+        c=[arrays.texts(data) if data is not None else () for data in c],
+        y=np.array([value if value is not None else np.nan for value in y], float),
+        captured_at=list(at),
+    )
+
+
+def numbers(rows: list[bytes | None], width: int) -> Matrix:
+    """Decode the number columns; a row without a payload (TRUNCATE), or of another width, becomes NaN."""
+    size = arrays.HEADER + width * arrays.ELEMENT.itemsize if width else None
+    whole = [i for i, data in enumerate(rows) if data is not None and (size is None or len(data) == size)]
+    if len(whole) == len(rows):
+        return arrays.floats(rows, width)  # type: ignore[arg-type]
+    x = np.full((len(rows), width), np.nan)
+    x[whole] = arrays.floats([rows[i] or b"" for i in whole], width)
+    return x
+
+
+@dataclass
+class Plan:
+    """What a batch comes to. Numbers are positions in its `Changes`."""
+
+    events: list[int] = field(default_factory=list)  # to be applied, in order
+    cancelled: list[int] = field(default_factory=list)  # deletes of rows that were never learned
+    dropped: list[int] = field(default_factory=list)  # the inserts that those deletes cancel
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+
+
+def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regression: bool) -> Plan:
+    """Reduce the events. `learned` has the keys, of those in the batch, that the model knows."""
+    result = Plan()
+    reasons = _unusable(changes, impute=impute, regression=regression)
+    known = set(learned)
+    waiting: dict[str, int] = {}  # inserts of this batch that no later event has cancelled
+    kept: set[int] = set()
+    for i, (op, key) in enumerate(zip(changes.op.tolist(), changes.keys, strict=True)):
+        if op == DELETE:
+            if key in waiting:
+                result.dropped.append(waiting[key])
+                kept.discard(waiting.pop(key))
+                result.cancelled.append(i)
+            elif key in known:
+                known.discard(key)
+                kept.add(i)
+            else:
+                result.cancelled.append(i)
+        elif reasons[i]:
+            result.rejected.append((i, reasons[i]))
+        elif key in waiting or key in known:
+            result.rejected.append((i, "already learned"))
+        else:
+            waiting[key] = i
+            kept.add(i)
+    result.events = sorted(kept)
+    return result
+
+
+def _unusable(changes: Changes, *, impute: bool, regression: bool) -> list[str]:
+    """Return why each row cannot be learned; an empty text if it can."""
+    reasons = [""] * len(changes)
+    missing = np.isnan(changes.x).any(axis=1)
+    for i in np.flatnonzero(np.isinf(changes.x).any(axis=1)).tolist():
+        reasons[i] = "infinite value"
+    if not impute:
+        for i in np.flatnonzero(missing).tolist():
+            reasons[i] = "missing value"
+        for i, texts in enumerate(changes.c):
+            if None in texts:
+                reasons[i] = "missing value"
+    good = np.isfinite(changes.y) if regression else np.abs(changes.y) == 1.0
+    for i in np.flatnonzero(~good).tolist():
+        reasons[i] = "unusable target"
+    return reasons

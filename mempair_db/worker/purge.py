@@ -1,0 +1,28 @@
+"""Physical erasure of what the queue held.
+
+DELETE leaves the bytes in the table's pages; TRUNCATE removes them. So capture alternates between two tables: once the
+idle one is empty it is truncated, and they swap, so that the other one empties too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.errors import LockNotAvailable
+
+from mempair_db.catalog.queries import query
+
+
+def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
+    """Truncate both queue tables if they are drained; False if events or a lock were in the way: try again later."""
+    erased = 0
+    for _ in range(2):
+        try:
+            with connection.transaction():
+                done = connection.execute(query("erase_queue"), {"model": model_id}).fetchone()
+                connection.execute(query("rotate_queue"), {"model": model_id})
+                erased += bool(done and done[0])
+        except LockNotAvailable:
+            return False
+    return erased == 2

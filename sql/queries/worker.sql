@@ -1,0 +1,147 @@
+-- The worker's queries. {a} and {b} are a model's two queue tables, {source} its table, {key}, {x}, {c}, {y} its extractors.
+
+-- models --
+-- Every model that has something to do, in the order of its number.
+select m.id, m.status, m.on_exhausted
+from mempair.model m
+where m.status not in ('paused', 'failed') and m.id = coalesce(%(model)s, m.id)
+order by m.id
+
+-- lease --
+-- The lock on the state row makes this worker the only writer of the model until the transaction ends.
+select m.*, m.lambda, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest,
+       s.ledger_seq, s.ledger_hash, p.ready, n.nspname as source_schema, c.relname as source_table
+from mempair.state s
+join mempair.model m on m.id = s.model_id
+join mempair.published p on p.model_id = s.model_id
+join pg_catalog.pg_class c on c.oid = m.source
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where s.model_id = %(model)s and m.status not in ('paused', 'failed')
+for update of s skip locked
+
+-- pending --
+-- Whether anything waits in either queue table.
+select exists (select from {a}) or exists (select from {b})
+
+-- read_changes --
+-- Both tables, in the order of capture. Never a remembered position: a late commit may have a smaller number.
+select q.seq, q.op, q.row_key, q.x, q.c, q.y, q.captured_at
+from (select * from {a} union all select * from {b}) as q
+order by q.seq
+limit %(limit)s
+
+-- delete_a --
+-- In the snapshot that read them, so exactly the rows that were read.
+delete from {a} where seq <= %(last)s
+
+-- delete_b --
+delete from {b} where seq <= %(last)s
+
+-- delete_some_a --
+delete from {a} where seq = any (%(seqs)s)
+
+-- delete_some_b --
+delete from {b} where seq = any (%(seqs)s)
+
+-- find_learned --
+select l.row_key from mempair.learned l where l.model_id = %(model)s and l.row_key = any (%(keys)s)
+
+-- forget_learned --
+delete from mempair.learned l where l.model_id = %(model)s and l.row_key = any (%(keys)s)
+
+-- forget_all_learned --
+delete from mempair.learned l where l.model_id = %(model)s
+
+-- copy_learned --
+copy mempair.learned (model_id, row_key, tick) from stdin
+
+-- copy_ledger --
+copy mempair.ledger (model_id, seq, at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, body, prev, hash) from stdin
+
+-- copy_receipts --
+copy mempair.receipt (model_id, row_key, tag, salt, ledger_seq, requested_at, executed_at, kind) from stdin
+
+-- copy_rejected --
+copy mempair.rejected (model_id, seq, row_key, op, reason) from stdin
+
+-- save_state --
+update mempair.state set
+    version = %(version)s, epoch = %(epoch)s, clock = %(clock)s, rows_learned = %(rows)s, anchor = %(anchor)s,
+    theta = %(theta)s, tally = %(tally)s, block = %(block)s, cap = %(cap)s, spent = %(spent)s,
+    deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s
+where model_id = %(model)s
+
+-- blank_state --
+update mempair.state set
+    version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
+    block = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
+    ledger_hash = %(ledger_hash)s
+where model_id = %(model)s
+
+-- publish --
+update mempair.published set
+    version = %(version)s, epoch = %(epoch)s, weights = %(weights)s, centers = %(centers)s, intercept = %(intercept)s,
+    levels = %(levels)s, level_weights = %(level_weights)s, ready = %(ready)s, samples = %(samples)s,
+    needed = %(needed)s, published_at = clock_timestamp()
+where model_id = %(model)s
+
+-- blank_published --
+update mempair.published set
+    version = %(version)s, epoch = %(epoch)s, weights = null, centers = null, intercept = null, levels = null,
+    level_weights = null, ready = false, samples = 0, needed = %(needed)s, published_at = clock_timestamp()
+where model_id = %(model)s
+
+-- save_model --
+update mempair.model set epoch = %(epoch)s, status = %(status)s, reason = %(reason)s
+where id = %(model)s and (epoch, status, reason) is distinct from (%(epoch)s, %(status)s, %(reason)s)
+
+-- save_constants --
+update mempair.model set constants = %(constants)s where id = %(model)s
+
+-- load_window --
+select slot, v, r from mempair.curvature where model_id = %(model)s
+
+-- save_pair --
+insert into mempair.curvature (model_id, slot, v, r) values (%(model)s, %(slot)s, %(v)s, %(r)s)
+on conflict (model_id, slot) do update set v = excluded.v, r = excluded.r
+
+-- cut_window --
+delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
+
+-- source_rows --
+-- Every labelled row of the source, in the order in which the rows were learned, new ones last.
+select {key}(t), {x}(t), {c}(t), {y}(t)
+from {source} t left join mempair.learned l on l.model_id = %(model)s and l.row_key = {key}(t)
+where {y}(t) is not null
+order by l.tick, {key}(t)
+
+-- pending_deletions --
+-- Deletions in the queue whose row had been learned: an exact retrain serves them.
+select q.row_key, min(q.captured_at)
+from (select * from {a} union all select * from {b}) as q
+join mempair.learned l on l.model_id = %(model)s and l.row_key = q.row_key
+where q.op = 2
+group by q.row_key
+
+-- empty_a --
+-- Under REPEATABLE READ: what the retrain's snapshot of the source already contains, and nothing newer.
+delete from {a}
+
+-- empty_b --
+delete from {b}
+
+-- enqueue_source --
+insert into {a} (op, row_key, x, c, y) select 1, {key}(t), {x}(t), {c}(t), {y}(t) from {source} t where {y}(t) is not null
+
+-- erase_queue --
+select mempair.erase_queue(%(model)s)
+
+-- rotate_queue --
+select mempair.rotate_queue(%(model)s)
+
+-- heartbeat --
+insert into mempair.worker (id, host, pid, version) values (%(id)s, %(host)s, %(pid)s, %(version)s)
+on conflict (id) do update set heartbeat_at = clock_timestamp()
+
+-- sign_off --
+delete from mempair.worker where id = %(id)s or heartbeat_at < now() - interval '1 day'
