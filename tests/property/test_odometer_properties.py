@@ -85,9 +85,7 @@ def test_noise_of_this_scale_costs_no_more_than_what_is_spent(units: int, scale:
 
 
 @given(cap=st.integers(0, 1000), asked=st.lists(st.integers(1, 400), max_size=30))
-def test_no_sequence_of_spends_passes_the_cap_and_the_total_is_the_sum_of_its_parts(
-    cap: int, asked: list[int]
-) -> None:
+def test_no_sequence_of_spends_passes_the_cap_and_the_total_is_the_sum_of_its_parts(cap: int, asked: list[int]) -> None:
     # Given any cap, when any amounts are asked for, refused ones included,
     odometer = Odometer(cap)
     granted: list[int] = []
