@@ -37,6 +37,18 @@ begin
     return found_model;
 end $$;
 
+create or replace function mempair.find_classifier(model_name text) returns mempair.model
+language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+begin
+    if model.loss <> 'logistic' then
+        raise exception 'model % predicts a number, which has no probability', quote_literal(model.name)
+            using errcode = 'MP106', hint = 'Use mempair_predict.';
+    end if;
+    return model;
+end $$;
+
 -- What the extractors are made of. They are inlined into every statement that captures or predicts, which Postgres
 -- only does for functions without SET: instead, BEGIN ATOMIC resolves every name once, when they are created.
 

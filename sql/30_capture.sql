@@ -89,21 +89,19 @@ begin
                   coalesce(model.positive, 'true'));
 end $$;
 
--- The trigger functions of a model. They read rows by position, row(n.*), and so follow renames as well.
-create or replace function mempair.write_capture(model_id integer, has_text boolean) returns void
+-- The trigger functions of a model. They read rows by position, row(t.*), and so follow renames as well.
+create or replace function mempair.write_capture(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    -- What a row of a transition table becomes: %1$s is the model's id.
-    event text := format('mempair.key_%1$s(row(t.*)) as row_key, mempair.x_%1$s(row(t.*)) as x, %2$s as c, mempair.y_%1$s(row(t.*)) as y',
-                         model_id, case when has_text then format('mempair.c_%s(row(t.*))', model_id) else 'null::text[]' end);
-    labelled text := format('mempair.y_%s(row(t.*)) is not null', model_id);
+    event text := format('mempair.key_%1$s(row(t.*)) as row_key, mempair.x_%1$s(row(t.*)) as x, '
+                         'mempair.c_%1$s(row(t.*)) as c, mempair.y_%1$s(row(t.*)) as y', model.id);
 begin
-    perform mempair.write_trigger_function(model_id, 'insert', 1, format(
-        'select 1, e.*, null::timestamptz from (select %s from new_rows t where %s) as e', event, labelled));
-    perform mempair.write_trigger_function(model_id, 'delete', 2, format(
-        'select 2, e.*, at from (select %s from old_rows t where %s) as e', event, labelled));
+    perform mempair.write_trigger_function(model.id, 'insert', format(
+        'select 1, e.*, null::timestamptz from (select %s from new_rows t) as e where e.y is not null', event));
+    perform mempair.write_trigger_function(model.id, 'delete', format(
+        'select 2, e.*, at from (select %s from old_rows t) as e where e.y is not null', event));
     -- Rows whose key, features and label all stay make no event. All deletes get smaller numbers than the inserts.
-    perform mempair.write_trigger_function(model_id, 'update', 2, format(
+    perform mempair.write_trigger_function(model.id, 'update', format(
         'with changed as (
              select o.row_key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, n.row_key, n.x, n.c, n.y
              from (select %1$s from old_rows t) as o full join (select %1$s from new_rows t) as n on n.row_key = o.row_key
@@ -114,12 +112,16 @@ begin
              union all
              select 1, row_key, x, c, y, null from changed where y is not null
          ) as e order by op desc', event));
-    perform mempair.write_trigger_function(model_id, 'truncate', 3,
+    perform mempair.write_trigger_function(model.id, 'truncate',
         'select 3, null::text, null::float8[], null::text[], null::float8, at');
+    if exists (select from pg_class c where c.oid = model.source and c.relkind = 'p') then
+        perform mempair.write_partition_functions(model.id, event);
+    end if;
 end $$;
 
 -- One trigger function: append the events of a statement to the active queue table.
-create or replace function mempair.write_trigger_function(model_id integer, operation text, op integer, events text) returns void
+-- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail.
+create or replace function mempair.write_trigger_function(model_id integer, operation text, events text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     execute format('create or replace function mempair.capture_%1$s_%2$s() returns trigger
@@ -140,21 +142,68 @@ end', model_id, events));
     execute format('revoke all on function mempair.capture_%s_%s() from public', model_id, operation);
 end $$;
 
-create or replace function mempair.attach_triggers(model_id integer, relation regclass) returns void
+-- TRUNCATE of a partition deletes its rows, which are still there before it; TRUNCATE of the whole table fires the
+-- triggers of all partitions too, and leaves a note for them that one event will say it all.
+create or replace function mempair.write_partition_functions(model_id integer, event text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    execute format('create or replace function mempair.capture_%1$s_truncating() returns trigger
+        language plpgsql security definer set search_path = pg_catalog, pg_temp as %2$L', model_id, format('
+begin
+    perform set_config(''mempair.truncating_%1$s'', case tg_when when ''BEFORE'' then ''on'' else ''off'' end, true);
+    return null;
+end', model_id));
+    execute format('create or replace function mempair.capture_%1$s_truncate_part() returns trigger
+        language plpgsql security definer set search_path = pg_catalog, pg_temp as %2$L', model_id, format('
+begin
+    if current_setting(''mempair.truncating_%1$s'', true) is distinct from ''on'' then
+        execute format(
+            ''insert into mempair.change_%1$s_%%s (op, row_key, x, c, y, captured_at)
+              select 2, e.*, clock_timestamp() from (select %2$s from only %%s t) as e where e.y is not null'',
+            (select case q.active when 0 then ''a'' else ''b'' end from mempair.queue q where q.model_id = %1$s),
+            tg_relid::regclass);
+    end if;
+    return null;
+end', model_id, event));
+    execute format('revoke all on function mempair.capture_%1$s_truncating(), mempair.capture_%1$s_truncate_part() from public', model_id);
+end $$;
+
+-- A user's write must never fail because a piece of ours is missing. So the triggers name everything their functions use
+-- in a condition that costs nothing: then "drop column ... cascade", which takes the extractors, takes the triggers too.
+create or replace function mempair.trigger_condition(model_id integer, source regclass) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select string_agg(format('%L::regprocedure is not null', format('mempair.%s_%s(%s)', e, model_id, source)), ' and ')
+        || format(' and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null', model_id)
+    from unnest(array['key', 'x', 'c', 'y']) as e
+$$;
+
+-- A statement fires the triggers of the table it names, so a partitioned table needs them at every level, and no
+-- statement is captured twice.
+create or replace function mempair.attach_triggers(model_id integer, source regclass) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    operation record;
+    wanted record;
 begin
-    for operation in
-        select * from (values
-            ('insert', 'referencing new table as new_rows'),
-            ('update', 'referencing old table as old_rows new table as new_rows'),
-            ('delete', 'referencing old table as old_rows'),
-            ('truncate', '')
-        ) as o(name, transition)
+    for wanted in
+        select o.operation, o.timing, o.function, o.transition, p.relation
+        from mempair.partitions(source) p
+        join pg_class c on c.oid = p.relation
+        cross join (values
+            ('insert', 'after', 'insert', 'referencing new table as new_rows'),
+            ('update', 'after', 'update', 'referencing old table as old_rows new table as new_rows'),
+            ('delete', 'after', 'delete', 'referencing old table as old_rows'),
+            ('truncate', 'after', 'truncate', ''),
+            ('truncate', 'before', 'truncating', ''),
+            ('truncate', 'after', 'truncating', ''),
+            ('truncate', 'before', 'truncate_part', '')
+        ) as o(operation, timing, function, transition)
+        where o.operation <> 'truncate'
+           or (o.function = 'truncate' and p.relation = source)
+           or (o.function = 'truncating' and p.relation = source and c.relkind = 'p')
+           or (o.function = 'truncate_part' and p.relation <> source and c.relkind = 'r')
     loop
-        execute format('create trigger %I after %s on %s %s for each statement execute function mempair.capture_%s_%s()',
-                       format('mempair_%s_%s', model_id, operation.name), operation.name, relation, operation.transition,
-                       model_id, operation.name);
+        execute format('create trigger %I %s %s on %s %s for each statement when (%s) execute function mempair.capture_%s_%s()',
+                       format('mempair_%s_%s_%s', model_id, wanted.timing, wanted.function), wanted.timing, wanted.operation, wanted.relation,
+                       wanted.transition, mempair.trigger_condition(model_id, source), model_id, wanted.function);
     end loop;
 end $$;

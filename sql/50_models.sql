@@ -23,10 +23,10 @@ create or replace function mempair.create_model(
     loss text default null,
     backfill boolean default true
 ) returns integer
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+-- row_security off: a policy that hides rows from the backfill is an error, not a model of half the table.
+language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
     model mempair.model;
-    relation regclass;
 begin
     model.name := model_name;
     model.source := source;
@@ -56,10 +56,8 @@ begin
     model := mempair.register_model(model);
     perform mempair.write_queue(model.id);
     perform mempair.write_extractors(model);
-    perform mempair.write_capture(model.id, model.text_features <> '{}');
-    for relation in select p.relation from mempair.partitions(source) p loop
-        perform mempair.attach_triggers(model.id, relation);
-    end loop;
+    perform mempair.write_capture(model);
+    perform mempair.attach_triggers(model.id, source);
     perform mempair.write_predict(source);
     if backfill then
         execute format(
@@ -155,4 +153,18 @@ begin
         reason = null
     from mempair.published p
     where m.id = model.id and p.model_id = m.id and m.status in ('paused', 'failed');
+end $$;
+
+-- After an upgrade: write the generated functions anew, except the extractors, which hold the columns by reference.
+create or replace function mempair.rewrite_functions() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model;
+begin
+    for model in
+        select m.* from mempair.model m join pg_class c on c.oid = m.source order by m.id
+    loop
+        perform mempair.write_capture(model);
+        perform mempair.write_predict(model.source);
+    end loop;
 end $$;

@@ -18,7 +18,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper, Loader
 from psycopg.pq import Format
 
-FLOAT8, FLOAT8_ARRAY = 701, 1022
+FLOAT8, FLOAT8_ARRAY, TEXT_ARRAY = 701, 1022, 1009
 HEADER = 20
 ELEMENT = np.dtype([("length", ">i4"), ("value", ">f8")])
 
@@ -92,5 +92,5 @@ def register(connection: psycopg.Connection[Any]) -> None:
 
 def register_raw(cursor: psycopg.Cursor[Any]) -> None:
     """Let a cursor hand out float8[] and text[] as they came."""
-    cursor.adapters.register_loader("float8[]", RawLoader)
-    cursor.adapters.register_loader("text[]", RawLoader)
+    cursor.adapters.register_loader(FLOAT8_ARRAY, RawLoader)
+    cursor.adapters.register_loader(TEXT_ARRAY, RawLoader)

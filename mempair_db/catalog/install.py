@@ -75,7 +75,7 @@ def _unwrapped() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise error.orig or error from error
+        raise error.orig or error from None
 
 
 def _alembic(**attributes: object) -> Config:

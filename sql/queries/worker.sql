@@ -134,10 +134,10 @@ delete from {b}
 insert into {a} (op, row_key, x, c, y) select 1, {key}(t), {x}(t), {c}(t), {y}(t) from {source} t where {y}(t) is not null
 
 -- erase_queue --
-select mempair.erase_queue(%(model)s)
+select mempair.erase_queue(%(model)s::integer)
 
 -- rotate_queue --
-select mempair.rotate_queue(%(model)s)
+select mempair.rotate_queue(%(model)s::integer)
 
 -- heartbeat --
 insert into mempair.worker (id, host, pid, version) values (%(id)s, %(host)s, %(pid)s, %(version)s)

@@ -1,0 +1,44 @@
+-- The command line's queries. They use what any client can use: functions and views of schema mempair.
+
+-- cli_create_model --
+select mempair.create_model(
+    model_name => %(model_name)s, source => %(source)s::text::regclass, target => %(target)s,
+    features => %(features)s::text[], positive => %(positive)s, epsilon => %(epsilon)s, delta => %(delta)s,
+    gamma => %(gamma)s, lambda => %(lambda)s, m => %(m)s, calibration_rows => %(calibration_rows)s,
+    categories => %(categories)s::jsonb, on_null => %(on_null)s, on_exhausted => %(on_exhausted)s,
+    unlearner => %(unlearner)s)
+
+-- cli_drop_model --
+select mempair.drop_model(%(name)s, %(keep)s)
+
+-- cli_pause_model --
+select mempair.pause_model(%(name)s)
+
+-- cli_resume_model --
+select mempair.resume_model(%(name)s)
+
+-- cli_find_model --
+select (mempair.find_model(%(name)s)).id
+
+-- cli_model_ids --
+select m.id, m.name from mempair.model m order by m.name
+
+-- cli_model_list --
+select m.name as model, m.source::text as source, m.target, array_to_string(m.features, ', ') as features, m.loss,
+       m.epsilon, m.delta, m.gamma, m.status
+from mempair.model m order by m.name
+
+-- cli_status --
+select s.* from mempair.model_status s order by s.model
+
+-- cli_odometer --
+select l.* from (
+    select o.seq, date_trunc('second', o.at) as at, o.kind, o.epoch, o.clock, o.rows, o.rho, o.rho_spent, o.rho_cap, o.detail
+    from mempair.odometer o where o.model = (mempair.find_model(%(name)s)).name order by o.seq desc limit %(last)s
+) as l order by l.seq
+
+-- cli_verify_odometer --
+select v.* from mempair.verify_odometer(%(name)s) v
+
+-- cli_receipt --
+select mempair.receipt(%(name)s, %(key)s)
