@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -117,12 +117,11 @@ class Epoch:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Epoch:
         """Rebuild what `to_json` wrote. Numbers get back the type the kernel was compiled for."""
-        kinds = Constants.__annotations__
-        cast = {"int": int, "float": float, "bool": bool}
+        kinds = get_type_hints(Constants)
         return cls(
             number=int(values["number"]),
             encoding=Encoding.from_json(values["encoding"]),
-            constants=Constants(**{name: cast[kinds[name]](v) for name, v in values["constants"].items()}),
+            constants=Constants(**{name: kinds[name](v) for name, v in values["constants"].items()}),
             cap=int(values["cap"]),
             trade=tuple(Trade(*map(float, t)) for t in values["trade"]),
             calibration_rows=int(values["calibration_rows"]),
