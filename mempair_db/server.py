@@ -233,7 +233,7 @@ class Server:
         folder, owner = self._socket_folder(), self.workspace.account() or (os.geteuid(), os.getegid())
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-            os.chown(folder, *owner)
+            os.chown(folder, *owner, follow_symlinks=False)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != owner[0]:
             facts = f"{folder}, where its socket belongs, is not a private folder of user {owner[0]}."

@@ -34,7 +34,7 @@ class Workspace:
             self.path.mkdir(mode=0o700, exist_ok=True)
             account = self.account()
             if account:
-                os.chown(self.path, *account)
+                os.chown(self.path, *account, follow_symlinks=False)
         except OSError as error:
             raise errors.ServerHomeUnusable(f"{error}.", remedy="Set MEMPAIR_HOME to another one.") from error
         if account and self.run("test", "-x", self.path) != 0:

@@ -319,6 +319,14 @@ def test_a_link_planted_by_the_account_is_not_followed(server_home: Path, tmp_pa
     assert victim.stat().st_uid == 0
 
 
+@only_root
+def test_a_link_planted_in_place_of_the_folder_gives_nothing_away(server_home: Path, tmp_path: Path) -> None:
+    (server_home / "server").symlink_to(tmp_path)
+    with pytest.raises(errors.MempairError):
+        Server(server_home).start()
+    assert tmp_path.stat().st_uid == 0
+
+
 # Odd places
 
 
