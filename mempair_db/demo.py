@@ -60,7 +60,8 @@ select avg(((mempair_predict('demo_churn', c) > 0.5) = churned)::integer),
 from mempair_demo.customers c"""
 
 FACTS = """\
-select (select count(*) from mempair.learned l where l.model_id = m.id), s.deletions, s.spent::float8 / s.cap as share, s.largest,
+select (select count(*) from mempair.learned l where l.model_id = m.id),
+       s.deletions, s.spent::float8 / s.cap as share, s.largest,
        exists (select from mempair.learned l where l.model_id = m.id and l.row_key = %(key)s) as known,
        mempair_predict('demo_churn', %(person)s::mempair_demo.customers) as risk,
        (select count(*) from mempair.curvature c where c.model_id = m.id) as pairs

@@ -18,11 +18,10 @@ def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
     """Truncate both queue tables if they are drained; False if events or a lock were in the way: try again later."""
     erased = 0
     for _ in range(2):
-        try:
-            with connection.transaction():
-                done = connection.execute(query("erase_queue"), {"model": model_id}).fetchone()
-                connection.execute(query("rotate_queue"), {"model": model_id})
-                erased += bool(done and done[0])
+        try:  # each in its own transaction, outside the worker's REPEATABLE READ: emptiness is checked under the lock
+            done = connection.execute(query("erase_queue"), {"model": model_id}).fetchone()
+            connection.execute(query("rotate_queue"), {"model": model_id})
         except LockNotAvailable:
             return False
+        erased += bool(done and done[0])
     return erased == 2

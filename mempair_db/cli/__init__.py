@@ -1,0 +1,30 @@
+"""The command line: one function per command. Data goes to stdout, talk to stderr.
+
+Exit codes: 0 fine, 1 failed, 2 usage, 3 not installed, 4 exhausted, 5 verification failed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import psycopg
+
+from mempair_db import errors
+from mempair_db.cli import bench, evidence, models, start, work
+from mempair_db.cli.common import app, talk
+
+__all__ = ["app", "bench", "evidence", "main", "models", "start", "work"]
+
+
+def main() -> None:
+    """Run a command and turn errors into messages and exit codes."""
+    try:
+        app()
+    except errors.MempairError as error:
+        talk.print(f"[red]error[/red] {error}", highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error).strip()
+        hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+        talk.print(f"[red]error[/red] {text}{hint}", highlight=False, soft_wrap=True)
+        sys.exit(1)

@@ -1,0 +1,74 @@
+"""What the commands share: the application, its options, and how rows are shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from psycopg.rows import dict_row
+from rich.console import Console
+from rich.table import Table
+
+from mempair_db import server
+from mempair_db.catalog import queries
+from mempair_db.catalog.connect import connect
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Postgres tables that learn on INSERT and provably forget on DELETE.",
+)
+
+out = Console()
+talk = Console(stderr=True)
+
+Dsn = Annotated[
+    str | None,
+    typer.Option("--dsn", help="Default: MEMPAIR_DSN, libpq's variables, or the embedded server.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Name = Annotated[str, typer.Argument(help="The model's name.")]
+
+
+def group(name: str, about: str) -> typer.Typer:
+    """Add a group of commands."""
+    commands = typer.Typer(no_args_is_help=True, help=about)
+    app.add_typer(commands, name=name)
+    return commands
+
+
+def query(name: str) -> str:
+    """Return one of the queries of cli.sql."""
+    return queries.query(f"cli_{name}")
+
+
+def rows(dsn: str | None, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
+    """Run a query of cli.sql and return its rows."""
+    with connect(server.ensure(dsn)) as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query(statement), parameters).fetchall()
+
+
+def model_id(dsn: str, name: str | None) -> int | None:
+    """Look a model up; an unknown name is an error with a suggestion."""
+    if name is None:
+        return None
+    return int(rows(dsn, "find_model", name=name)[0]["id"])
+
+
+def show(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print rows as a table or as JSON."""
+    if as_json:
+        print(json.dumps(rows, indent=2, default=str, ensure_ascii=False))  # noqa: T201
+    elif rows:
+        out.print(table(rows))
+    else:
+        talk.print("Nothing to show.")
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """Return rows as a table for the terminal."""
+    table = Table(*(rows[0].keys() if rows else ()), box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    return table

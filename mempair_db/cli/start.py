@@ -1,0 +1,65 @@
+"""Getting started: the demo, the embedded server, the schema."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Annotated
+
+import typer
+
+from mempair_db import binaries, server
+from mempair_db.catalog import install as schema
+from mempair_db.cli.common import Dsn, app, group, out, talk
+
+sql_app = group("sql", "Print SQL for a database administrator.")
+
+
+@app.command()
+def demo(dsn: Dsn = None) -> None:
+    """Show the main job on the embedded server: learn, predict, forget, prove."""
+    from mempair_db.demo import run  # noqa: PLC0415 - numba takes a moment to import
+
+    run(dsn, out)
+
+
+@app.command()
+def up() -> None:
+    """Start the embedded server and print its DSN."""
+    print(server.Server().start())  # noqa: T201
+
+
+@app.command()
+def down() -> None:
+    """Stop the embedded server; its data stays."""
+    server.Server().stop()
+    talk.print("The embedded server is stopped; `mempair up` starts it again.")
+
+
+@app.command()
+def psql(dsn: Dsn = None) -> None:
+    """Open psql on the database."""
+    program = shutil.which("psql") or str(binaries.find().folder / "psql")
+    os.execv(program, ["psql", server.ensure(dsn)])  # noqa: S606
+
+
+@app.command()
+def install(dsn: Dsn = None) -> None:
+    """Install schema mempair, or bring it up to date."""
+    schema.install(server.ensure(dsn))
+    talk.print("Schema mempair is installed.")
+
+
+@app.command()
+def uninstall(dsn: Dsn = None, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Remove schema mempair, its triggers and everything learned. Your tables stay."""
+    if not yes:
+        typer.confirm("Remove all models, their ledgers and the schema mempair?", abort=True, err=True)
+    schema.uninstall(server.ensure(dsn))
+    talk.print("Schema mempair is removed.")
+
+
+@sql_app.command("install")
+def sql_install() -> None:
+    """Print what `mempair install` does to an empty database."""
+    print(schema.script())  # noqa: T201

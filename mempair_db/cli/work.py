@@ -1,0 +1,85 @@
+"""The worker and what it can be asked to do."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from mempair_db import server
+from mempair_db.catalog.connect import connect
+from mempair_db.cli.common import AsJson, Dsn, Name, app, model_id, out, query, rows, show, table, talk
+
+
+@app.command()
+def worker(
+    once: Annotated[bool, typer.Option("--once", help="Apply what is waiting, then end.")] = False,
+    model: Annotated[str | None, typer.Option(help="Work on one model only.")] = None,
+    idle: Annotated[float, typer.Option(help="Longest pause between looks, in seconds.")] = 0.2,
+    dsn: Dsn = None,
+) -> None:
+    """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
+    from mempair_db.worker.loop import Worker  # noqa: PLC0415 - numba takes a moment to import
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    address = server.ensure(dsn)
+    process = Worker(address, model_id=model_id(address, model), idle=idle)
+    signal.signal(signal.SIGTERM, lambda *_: process.stop())
+    signal.signal(signal.SIGINT, lambda *_: process.stop())
+    if once:
+        process.run_once()
+    else:
+        process.run()
+
+
+@app.command()
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until interrupted.")] = False,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every model: where it stands, what waits, what is spent."""
+    address = server.ensure(dsn)
+    if not watch:
+        show(rows(address, "status"), as_json)
+        return
+    with Live(console=out, screen=False, auto_refresh=False) as live:
+        while True:
+            live.update(table(rows(address, "status")), refresh=True)
+            time.sleep(1.0)
+
+
+@app.command()
+def retrain(name: Name, dsn: Dsn = None) -> None:
+    """Retrain a model exactly, now: a replay of the surviving rows, with a full budget afterwards."""
+    from mempair_db.worker import batch  # noqa: PLC0415
+    from mempair_db.worker.retrain import retrain as replay  # noqa: PLC0415
+
+    address = server.ensure(dsn)
+    number = model_id(address, name)
+    with connect(address, autocommit=True) as connection, talk.status(f"Retraining {name} ..."):
+        batch.prepare(connection)
+        outcome = replay(connection, number or 0, "requested")
+    for note in outcome.notes or [f"another worker is busy with {name}, or it is paused"]:
+        talk.print(note, highlight=False)
+
+
+@app.command()
+def purge(dsn: Dsn = None) -> None:
+    """Physically erase applied changes from the queue tables."""
+    from mempair_db.worker import batch  # noqa: PLC0415
+    from mempair_db.worker.purge import purge as erase  # noqa: PLC0415
+
+    with connect(server.ensure(dsn), autocommit=True) as connection:
+        batch.prepare(connection)
+        for number, name in connection.execute(query("model_ids")).fetchall():
+            done = erase(connection, number)
+            talk.print(
+                f"{name}: {'erased' if done else 'changes are waiting; run the worker, then purge again'}",
+                highlight=False,
+            )
