@@ -17,6 +17,7 @@ errors that say what to do. It holds no rows once it has calibrated, so it must 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -188,11 +189,18 @@ class MemoryPair:
         )
 
     def regret_bound(self) -> float:
-        """Theorem C on the path that really happened: no comparator does better by more than this."""
+        """Theorem C on the path that really happened: no comparator does better by more than this.
+
+        Every tick without data adds (λ/2)‖w‖² to it, see `step.tick`. Mode `paper` has no bound that holds.
+        """
         epoch, _ = self._started()
+        k = epoch.constants
+        if k.mode == PAPER:
+            return math.inf
         norm = self._norm()
         jumps = self.tally("jump_const") + norm * self.tally("jump_slope")
-        return bounds.regret_bound(self.tally("anchor_sum"), self.tally("excess"), jumps, epoch.constants.M, norm)
+        pull = k.M + k.lam * (self.tally("clock") - self.tally("rows"))
+        return bounds.regret_bound(self.tally("anchor_sum"), self.tally("excess"), jumps, pull, norm)
 
     def capacity(self) -> float:
         """m* at the current clock: how many deletions the whole budget serves before noise costs γ per row."""

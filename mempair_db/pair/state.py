@@ -26,7 +26,7 @@ TALLY: Final = np.dtype(
         ("block_rows", "<i8"),  # rows seen in the current block
         ("loss", "<f8"),  # Σ ℓ(θ_tᵀx_t, y_t) before each update: progressive loss
         ("zero_loss", "<f8"),  # Σ ℓ(0, y_t): bounds the comparator's norm
-        ("anchor_sum", "<f8"),  # ½ Σ η_t‖∇f_t(a_t)‖²
+        ("anchor_sum", "<f8"),  # ½ Σ η_t‖∇f_t(a_t)‖², less what `step.tick` says
         ("excess", "<f8"),  # Σ f_t(θ_t) − f_t(a_t)
         ("jump_const", "<f8"),  # Σ over deletions of λ(T+t0)(‖a‖‖δ‖ + ½‖δ‖²)
         ("jump_slope", "<f8"),  # Σ over deletions of λ(T+t0)‖δ‖, to be multiplied by the comparator's norm

@@ -101,10 +101,18 @@ def note_regret(
 
 @inlined
 def tick(state: State, k: Constants) -> None:
-    """Let a tick pass without data. θ shrinks with the anchor, which keeps it inside the shrinking trust region."""
+    """Let a tick pass without data. θ shrinks with the anchor, which keeps it inside the shrinking trust region.
+
+    It moves the anchor away from a comparator w, which Theorem C must pay for. With s = t + t0 and a' = (1 − 1/s)·a,
+
+        (λs/2)‖a' − w‖² − (λ(s−1)/2)‖a − w‖² = (λ/2)‖w‖² − (λ/2)(1 − 1/s)‖a‖²
+
+    exactly: the last term is kept here, and `MemoryPair.regret_bound` counts the ticks for the first.
+    """
     tally = state.tally[0]
     tally.clock += 1
     keep = 1.0 - 1.0 / (tally.clock + k.t0)
+    tally.anchor_sum -= 0.5 * k.lam * keep * dot(state.anchor, state.anchor)
     state.anchor[:] *= keep
     state.theta[:] *= keep
 
