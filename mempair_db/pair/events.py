@@ -5,6 +5,8 @@ The one entry to the compiled code: checks shapes and types once, so that the ke
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,17 +25,25 @@ def apply(
     noise: Vector,
 ) -> None:
     """Change `state` by the encoded events (ops[i], X[i], y[i]); `noise` has one row per DELETE, already scaled."""
+    ops, X, y = _plain(ops, np.int16), _plain(X, np.float64), _plain(y, np.float64)
+    n, d = len(ops), len(state.theta)
+    noise = _plain(noise, np.float64).reshape(-1, d)
+    deletions = np.count_nonzero(ops == DELETE)
+    if X.shape != (n, d) or y.shape != (n,) or len(noise) != deletions:  # the kernel reads without looking
+        raise ValueError(
+            f"{n} events, {deletions} of them deletions, of {d} numbers each do not go with "
+            f"rows of shape {X.shape}, targets of shape {y.shape} and noise of shape {noise.shape}"
+        )
     run = printed.run if k.mode == PAPER else step.run
-    run(
-        state,
-        k,
-        np.ascontiguousarray(ops, np.int16),
-        np.ascontiguousarray(X, np.float64),
-        np.ascontiguousarray(y, np.float64),
-        np.ascontiguousarray(noise, np.float64).reshape(-1, len(state.theta)),
-    )
+    run(state, k, ops, X, y, noise)
 
 
 def learn(state: State, k: Constants, X: npt.NDArray[np.float64], y: Vector) -> None:
     """Insert every row."""
     apply(state, k, np.full(len(X), INSERT, np.int16), X, y, np.empty((0, X.shape[1])))
+
+
+def _plain(array: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """Return the array as the kernel was compiled for: numba takes a read-only or misaligned one for another type."""
+    array = np.ascontiguousarray(array, dtype)
+    return array if array.flags.carray else array.copy()
