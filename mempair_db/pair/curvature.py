@@ -26,6 +26,8 @@ MINIBATCH: Final = 2
 
 CODES: Final = {"block": BLOCK, "step": STEP, "minibatch": MINIBATCH}
 
+SHORTEST: Final = 1e-100  # the square of a shorter displacement loses digits, and ‖v‖ = 1 would not hold
+
 
 @summed
 def dot(a: Vector, b: Vector) -> float:
@@ -133,9 +135,9 @@ def next_block(state: State, k: Constants) -> None:
     for j in range(v.shape[0]):
         v[j] = state.theta[j] - state.block_theta[j]
     norm = math.sqrt(dot(v, v))
-    if k.pairs == BLOCK and norm > 0.0:
+    if k.pairs == BLOCK:
         for j in range(v.shape[0]):
-            v[j] /= norm
+            v[j] = v[j] / norm if norm > SHORTEST else 0.0
     state.block_theta[:] = state.theta
     state.block_r[:] = 0.0
     tally.block_rows = 0
