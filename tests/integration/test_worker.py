@@ -1,0 +1,384 @@
+"""The worker on a real server: what it learns, what it forgets, what it writes down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from mempair_db.catalog import models
+from mempair_db.catalog.connect import connect
+from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.state import State
+from mempair_db.worker import batch, changes
+from mempair_db.worker.batch import Outcome, apply_batch
+from mempair_db.worker.loop import Worker
+from mempair_db.worker.retrain import retrain
+
+CREATE = """
+create table shop (id integer primary key, age float8, plan text, spend numeric, note text, churned boolean);
+"""
+DECLARE = """
+select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'],
+                            lambda => 0.01, calibration_rows => 200, gamma => 0.3)
+"""
+FILL = """
+insert into shop
+select i, 20 + i * 7919 %% 50, (array['basic', 'plus', 'pro'])[1 + i %% 3], i * 104729 %% 1000 / 10.0, 'n',
+       (i * 7919 %% 50) + (i * 31 %% 17) < 32
+from generate_series(%s::integer, %s::integer) i
+"""
+
+
+class Shop:
+    """A table with a model on it, and a worker that runs when asked."""
+
+    def __init__(self, dsn: str, connection: psycopg.Connection[Any]) -> None:
+        self.dsn = dsn
+        self.sql = connection
+        self.outcomes: list[Outcome] = []
+
+    def work(self) -> None:
+        Worker(self.dsn, report=lambda _, outcome: self.outcomes.append(outcome)).run_once()
+
+    def fill(self, first: int, last: int) -> None:
+        self.sql.execute(FILL, [first, last])
+
+    def one(self, statement: str, *values: Any) -> Any:
+        row = self.sql.execute(statement, values).fetchone()
+        assert row is not None
+        return row[0] if len(row) == 1 else row
+
+    def learned(self) -> set[str]:
+        return {key for (key,) in self.sql.execute("select row_key from mempair.learned")}
+
+    def rows(self) -> set[str]:
+        return {key for (key,) in self.sql.execute("select id::text from shop where churned is not null")}
+
+    def kinds(self) -> list[tuple[str, int]]:
+        return self.sql.execute("select kind, rows from mempair.ledger order by seq").fetchall()
+
+    def pair(self) -> MemoryPair:
+        with connect(self.dsn) as connection:
+            batch.prepare(connection)
+            model = models.lease(connection, 1)
+            assert model is not None
+            return model.pair
+
+    def replay(self) -> State:
+        """What the epoch's constants make of the learned rows, in the order of their ticks."""
+        pair = self.pair()
+        assert pair.epoch is not None
+        rows = self.sql.execute(
+            "select age, spend::float8, plan, case when churned then 1 else -1 end from shop s "
+            "join mempair.learned l on l.row_key = s.id::text order by l.tick"
+        ).fetchall()
+        fresh = MemoryPair(pair.parameters)
+        fresh.start(pair.epoch)
+        numbers, targets = np.array([row[:2] for row in rows]), np.array([row[3] for row in rows], float)
+        fresh.apply(np.ones(len(rows), np.int16), numbers, targets, [[row[2]] for row in rows])
+        return fresh.arrays
+
+    def check_ledger(self) -> None:
+        assert self.sql.execute("select * from mempair.verify_odometer('churn')").fetchall() == []
+        spent, total, last = self.one(
+            "select s.spent, (select coalesce(sum(rho), 0) from mempair.ledger l where l.epoch = s.epoch),"
+            " (select rho_spent from mempair.ledger order by seq desc limit 1) from mempair.state s"
+        )
+        assert spent == total == last
+
+
+@pytest.fixture
+def shop(database: str) -> Iterator[Shop]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(CREATE)
+        connection.execute(DECLARE)
+        yield Shop(database, connection)
+
+
+def same(one: State, other: State) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: Shop) -> None:
+    shop.fill(1, 199)
+    shop.work()
+    assert shop.learned() == set()
+    assert shop.one("select status from mempair.model") == "calibrating"
+    shop.fill(200, 200)
+    shop.work()
+    assert shop.learned() == shop.rows()
+    assert shop.kinds()[:2] == [("calibrated", 200), ("learned", 200)]
+
+
+def test_the_live_state_is_the_replay_of_the_learned_rows_bit_for_bit(shop: Shop) -> None:
+    for first in range(1, 2001, 500):
+        shop.fill(first, first + 499)
+        shop.work()
+    assert same(shop.pair().arrays, shop.replay())
+
+
+def test_the_size_of_batches_does_not_change_a_bit(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.fill(1, 300)
+    shop.work()
+    monkeypatch.setattr(changes, "BATCH_BYTES", 1)  # the smallest batches: 1,000 events
+    shop.fill(301, 3500)
+    shop.work()
+    assert len(shop.outcomes) > 3
+    assert same(shop.pair().arrays, shop.replay())
+
+
+def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: Shop) -> None:
+    shop.fill(1, 300)
+    shop.work()
+    with pytest.raises(psycopg.errors.Error) as error:
+        shop.one("select mempair_predict('churn', s) from shop s where id = 1")
+    assert error.value.sqlstate == "MP102"
+    shop.fill(301, 3000)
+    shop.work()
+    assert "gate_opened" in dict(shop.kinds())
+    assert shop.one("select status from mempair.model") == "ready"
+    pair = shop.pair()
+    for number, age, plan, spend in shop.sql.execute("select id, age, plan, spend::float8 from shop where id < 20"):
+        expected = pair.predict_one([age, spend], [plan])
+        assert shop.one("select mempair_predict('churn', s) from shop s where id = %s", number) == pytest.approx(
+            expected, abs=1e-12
+        )
+
+
+def test_a_deletion_is_unlearned_with_noise_and_entered_in_the_ledger(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    before = shop.pair().arrays
+    shop.sql.execute("delete from shop where id = 42")
+    shop.work()
+    after = shop.pair()
+    assert shop.learned() == shop.rows()
+    assert after.odometer.deletions == 1
+    assert np.array_equal(after.arrays.anchor, after.arrays.theta)
+    assert not np.array_equal(after.arrays.anchor, before.anchor)
+    assert shop.one("select count(*) from mempair.curvature") == 0
+    kind, rho, tag = shop.one("select kind, rho, tag from mempair.ledger order by seq desc limit 1")
+    assert (kind, rho) == ("unlearned", after.odometer.spent)
+    assert len(tag) == 32
+    shop.check_ledger()
+
+
+def test_the_receipt_opens_the_ledgers_tag(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("delete from shop where id = 42")
+    shop.work()
+    import hmac  # noqa: PLC0415
+
+    receipt = shop.one("select mempair.receipt('churn', '42')")
+    tag = shop.one("select tag from mempair.ledger where kind = 'unlearned'")
+    assert hmac.digest(bytes.fromhex(receipt["salt"]), b"42", "sha256") == tag
+
+
+def test_an_insert_and_its_delete_before_the_worker_ran_cancel_out_for_free(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.fill(5000, 5000)
+    shop.sql.execute("delete from shop where id = 5000")
+    shop.work()
+    assert shop.pair().odometer.spent == 0
+    assert shop.kinds()[-1] == ("cancelled", 1)
+    assert same(shop.pair().arrays, shop.replay())
+
+
+def test_deleting_a_row_that_was_never_learned_is_free(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.sql.execute("insert into shop values (9999, 'infinity', 'pro', 1, 'n', true)")
+    shop.work()
+    assert shop.one("select reason from mempair.rejected where row_key = '9999'") == "infinite value"
+    shop.sql.execute("delete from shop where id = 9999")
+    shop.work()
+    assert shop.pair().odometer.spent == 0
+    assert shop.one("select detail from mempair.ledger where kind = 'cancelled'") == "never learned"
+
+
+def test_an_update_unlearns_the_old_row_and_learns_the_new_one(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("update shop set age = age + 1 where id = 7")
+    shop.sql.execute("update shop set note = 'x' where id = 8")
+    shop.work()
+    assert (shop.outcomes[-1].learned, shop.outcomes[-1].unlearned) == (1, 1)
+    assert shop.one("select tick from mempair.learned where row_key = '7'") == 3001
+    assert shop.learned() == shop.rows()
+    shop.check_ledger()
+
+
+def test_several_updates_of_one_row_in_one_batch_cost_one_deletion(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    for _ in range(3):
+        shop.sql.execute("update shop set age = age + 1 where id = 7")
+    shop.work()
+    assert (shop.outcomes[-1].learned, shop.outcomes[-1].unlearned) == (1, 1)
+
+
+def test_rows_with_missing_values_are_rejected_by_key_and_reason_alone(shop: Shop) -> None:
+    shop.fill(1, 300)
+    shop.sql.execute("insert into shop values (9001, null, 'pro', 1, 'n', true), (9002, 30, null, 1, 'n', true)")
+    shop.sql.execute("insert into shop values (9003, 30, 'pro', 1, 'n', null)")
+    shop.work()
+    assert shop.sql.execute("select row_key, reason from mempair.rejected order by row_key").fetchall() == [
+        ("9001", "missing value"),
+        ("9002", "missing value"),
+    ]
+    assert shop.learned() == shop.rows() - {"9001", "9002"}
+
+
+def test_when_the_budget_is_spent_the_model_is_retrained_exactly_and_no_deletion_is_lost(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("delete from shop where id <= 40")
+    shop.fill(4000, 4100)
+    shop.work()
+    assert shop.learned() == shop.rows()
+    kinds = [kind for kind, _ in shop.kinds()]
+    assert kinds.count("unlearned") == 40
+    assert kinds.index("exhausted") < kinds.index("retrained")
+    pair = shop.pair()
+    assert pair.epoch is not None
+    assert pair.epoch.number == 2
+    assert pair.odometer.spent == 0
+    assert same(pair.arrays, shop.replay())
+    assert shop.one("select count(*) from mempair.receipt") == 40
+    shop.check_ledger()
+
+
+def test_a_model_that_halts_keeps_its_deletions_waiting_until_it_is_retrained(shop: Shop) -> None:
+    shop.sql.execute("update mempair.model set on_exhausted = 'halt'")
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("delete from shop where id <= 40")
+    shop.work()
+    assert shop.one("select status from mempair.model") == "exhausted"
+    assert shop.one("select pending_deletions from mempair.model_status") > 0
+    with connect(shop.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        assert retrain(connection, 1, "requested").retrained
+    assert shop.one("select status from mempair.model") in ("ready", "learning")
+    assert shop.learned() == shop.rows()
+
+
+def test_truncate_forgets_everything_and_begins_again(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.fill(4000, 4100)
+    shop.sql.execute("truncate shop")
+    shop.fill(1, 250)
+    shop.work()
+    assert shop.learned() == shop.rows()
+    assert ("epoch", 3000) in shop.kinds()
+    assert same(shop.pair().arrays, shop.replay())
+    shop.check_ledger()
+
+
+def test_a_retrain_with_too_few_rows_left_waits_for_more(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("delete from shop where id > 100")
+    shop.work()
+    assert shop.one("select status from mempair.model") == "calibrating"
+    assert shop.learned() == set()
+    assert shop.one("select pending_changes from mempair.model_status") == 100
+    shop.fill(5000, 5200)
+    shop.work()
+    assert shop.learned() == shop.rows()
+
+
+def test_a_row_that_comes_twice_is_learned_once(shop: Shop) -> None:
+    shop.fill(1, 300)
+    shop.work()
+    shop.sql.execute(
+        "insert into mempair.change_1_a (op, row_key, x, c, y) values (1, '7', array[30, 1], array['pro'], 1)"
+    )
+    shop.fill(301, 310)
+    shop.work()
+    assert shop.one("select count(*) from mempair.learned where row_key = '7'") == 1
+    assert shop.one("select reason from mempair.rejected where row_key = '7'") == "already learned"
+    assert shop.learned() == shop.rows()
+
+
+def test_a_late_commit_with_a_smaller_number_is_not_lost(shop: Shop) -> None:
+    shop.fill(1, 300)
+    shop.work()
+    with psycopg.connect(shop.dsn) as late:
+        late.execute(FILL, [900, 900])  # has its number, but has not committed
+        shop.fill(301, 310)
+        shop.work()
+        late.commit()
+    shop.work()
+    assert shop.learned() == shop.rows()
+
+
+def test_two_workers_on_one_model_apply_every_change_once(shop: Shop) -> None:
+    shop.fill(1, 300)
+    shop.work()
+    workers = [Worker(shop.dsn, idle=0.01) for _ in range(3)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for first in range(301, 1501, 20):
+        shop.fill(first, first + 19)
+    for worker in workers:
+        worker.stop()
+    for thread in threads:
+        thread.join(timeout=30)
+    shop.work()
+    assert shop.learned() == shop.rows()
+    assert shop.one("select sum(rows) from mempair.ledger where kind = 'learned'") == 1500
+    assert same(shop.pair().arrays, shop.replay())
+    shop.check_ledger()
+
+
+def test_while_another_transaction_has_the_model_a_batch_does_nothing(shop: Shop) -> None:
+    shop.fill(1, 300)
+    with psycopg.connect(shop.dsn) as other, connect(shop.dsn, autocommit=True) as connection:
+        other.execute("select from mempair.state for update")
+        batch.prepare(connection)
+        assert not apply_batch(connection, 1).worked
+
+
+def test_a_paused_model_captures_but_does_not_learn(shop: Shop) -> None:
+    shop.fill(1, 300)
+    shop.sql.execute("select mempair.pause_model('churn')")
+    shop.work()
+    assert shop.learned() == set()
+    shop.sql.execute("select mempair.resume_model('churn')")
+    shop.work()
+    assert shop.learned() == shop.rows()
+
+
+def test_after_a_deletion_the_queue_tables_are_physically_empty(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("delete from shop where id = 42")
+    shop.work()
+    assert shop.one("select pg_relation_size('mempair.change_1_a') + pg_relation_size('mempair.change_1_b')") == 0
+
+
+def test_a_numeric_target_is_learned_as_a_regression(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("create table houses (id integer primary key, size float8, price float8)")
+        connection.execute(
+            "select mempair.create_model('price', 'houses', target => 'price', features => array['size'],"
+            " lambda => 0.001, calibration_rows => 200, gamma => 1)"
+        )
+        connection.execute(
+            "insert into houses select i, i % 100, 1000 + 50 * (i % 100) from generate_series(1, 5000) i"
+        )
+        Worker(database).run_once()
+        worst = connection.execute(
+            "select max(abs(mempair_predict('price', h) - price)) from houses h where size between 20 and 80"
+        ).fetchone()
+        assert worst is not None
+        assert worst[0] < 500
