@@ -29,6 +29,8 @@ Matrix = npt.NDArray[np.float64]
 Texts = Sequence[Sequence[str | None]]  # one sequence of text values per row
 
 MOST_CATEGORIES: Final = 50  # observed categories kept per text feature
+LARGEST: Final = 1e100  # numbers beyond are cut to it, so that squares stay finite
+FARTHEST: Final = 100.0  # deviations; huber's slope is the same from `clip` on, but its sums would drown in one outlier
 RAREST_CATEGORY: Final = 5  # a value seen less often stays "other": a category must not name a person
 
 
@@ -82,7 +84,7 @@ class Encoding:
         X = np.zeros((len(x), self.d))
         with np.errstate(over="ignore"):
             z = (x - self.center) / self.scale
-        X[:, :p] = np.clip(np.nan_to_num(z, nan=0.0), -1e100, 1e100)  # so that squares stay finite
+        X[:, :p] = np.clip(np.nan_to_num(z, nan=0.0), -LARGEST, LARGEST)
         X[:, -1] = 1.0
         offset = p
         rows = np.arange(len(x))
@@ -94,8 +96,9 @@ class Encoding:
         return X
 
     def encode_target(self, y: Vector) -> Vector:
-        """Standardise targets (the identity for ±1 labels)."""
-        return (y - self.y_center) / self.y_scale
+        """Standardise targets (the identity for ±1 labels), and cut them at `FARTHEST`."""
+        with np.errstate(over="ignore"):
+            return np.clip((y - self.y_center) / self.y_scale, -FARTHEST, FARTHEST)
 
     def fold(self, theta: Vector) -> Folded:
         """Turn θ into weights on raw values.
@@ -159,14 +162,14 @@ def fit(x: Matrix, c: Texts, y: Vector, *, regression: bool, declared: Sequence[
 
 def _standard(x: Matrix) -> tuple[Vector, Vector]:
     """Mean and deviation of each column inside its 1 % and 99 % quantiles: one value of 1e300 must not decide them."""
-    finite = np.where(np.isfinite(x), x, np.nan)
+    finite = np.clip(np.where(np.isfinite(x), x, np.nan), -LARGEST, LARGEST)
     center, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])
     for j in range(x.shape[1]):
         column = finite[~np.isnan(finite[:, j]), j]
         if len(column) == 0:
             continue
         low, high = np.quantile(column, (0.01, 0.99))
-        for inside in (np.clip(column, low, high), np.clip(column, -1e100, 1e100)):
+        for inside in (np.clip(column, low, high), column):
             center[j] = inside.mean() + 0.0
             deviation = inside.std()
             if deviation > 1e-12 * (1.0 + abs(center[j])):
