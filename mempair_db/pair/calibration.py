@@ -57,7 +57,7 @@ class Parameters:
         if not 0 < self.delta < 1:
             raise InvalidParameter(f"delta is {self.delta}.", remedy="Give a number between 0 and 1, such as 1e-6.")
         for name, count in {"m": self.m, "tau": self.tau, "calibration_rows": self.calibration_rows}.items():
-            if count is not None and count < 1:
+            if count is not None and (not isinstance(count, int) or count < 1):
                 raise InvalidParameter(f"{name} is {count}.", remedy="Give a whole number of at least 1.")
         choices = {
             "loss": (self.loss, tuple(losses.CODES)),
@@ -159,6 +159,9 @@ def calibrate(
         )
         for lam in candidates
     )
+    trade = tuple(t for t in trade if math.isfinite(t.loss))  # steps as printed in the paper may diverge
+    if not trade:
+        raise InvalidParameter("with this lam the steps diverge on the calibration rows.", remedy="Give a larger one.")
     best = min(t.loss for t in trade)
     chosen = max(t.lam for t in trade if t.loss <= best * (1 + TOLERANCE))
     return Epoch(number, fitted, constants_for(parameters, chosen, targets), odometer.to_units(rho_tot), trade, len(x))
