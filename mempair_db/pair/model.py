@@ -85,8 +85,7 @@ class MemoryPair:
 
     def predict_one(self, x: Sequence[float] | Vector, c: Sequence[str | None] = ()) -> float:
         """Return the probability of the label +1 (logistic) or the value (regression)."""
-        rows, _, texts = self._checked(np.asarray(x, float)[None, :], np.array([1.0]), [c])
-        return float(self.predict_many(rows, texts)[0])
+        return float(self.predict_many(np.asarray(x, float)[None, :], [c])[0])
 
     # -- many rows -----------------------------------------------------------------------------------------------
 
@@ -100,8 +99,8 @@ class MemoryPair:
             x = np.array([row for row, _, _ in self._waiting])
             c = [texts for _, texts, _ in self._waiting]
             y = np.array([t for _, _, t in self._waiting])
-            self._waiting.clear()
             self.start(calibrate(self.parameters, x, c, y, declared=self._declared(c)))
+            self._waiting.clear()
         self.apply(np.full(len(x), events.INSERT, np.int16), x, y, c)
 
     def predict_many(self, x: Matrix, c: Texts = ()) -> Vector:
@@ -112,11 +111,13 @@ class MemoryPair:
                 f"{seen} rows learned, about {self.samples_needed()} needed.",
                 remedy="Learn more rows, or allow a larger gamma.",
             )
+        x, _, c = self._checked(x, np.ones(len(x)), c)
         folded = self.folded()
-        z = np.asarray(x, float) @ folded.weights + folded.intercept
+        z = np.where(np.isnan(x), self.epoch.encoding.center, x) @ folded.weights + folded.intercept
         at = dict(zip(folded.levels, folded.level_weights, strict=True))
-        for k in range(len(self.epoch.encoding.categories)):
-            z += [at.get(f"{k + 1}:{texts[k]}", at[f"{k + 1}"]) for texts in c]
+        for k in range(1, len(self.epoch.encoding.categories) + 1):
+            other = at[f"{k}"]
+            z += [other if texts[k - 1] is None else at.get(f"{k}:{texts[k - 1]}", other) for texts in c]
         if self.parameters.regression:
             return z
         return np.exp(-np.logaddexp(0.0, -z))
@@ -143,6 +144,7 @@ class MemoryPair:
         """
         epoch, state = self._started()
         done = self.affordable(ops)
+        X, targets = epoch.encoding.encode(x[:done], c[:done]), epoch.encoding.encode_target(y[:done])
         spent: list[int] = []
         noise: list[Vector] = []
         for _, clock in self._deletions(ops[:done]):
@@ -151,8 +153,7 @@ class MemoryPair:
             state.tally["noise_regret"] += self._noise_regret(clock, units)
             noise.append(odometer.sigma(self._sensitivity(clock), units) * odometer.gaussian_noise(epoch.d))
             spent.append(units)
-        X = epoch.encoding.encode(x[:done], c[:done])
-        events.apply(state, epoch.constants, ops[:done], X, epoch.encoding.encode_target(y[:done]), np.array(noise))
+        events.apply(state, epoch.constants, ops[:done], X, targets, np.array(noise))
         self.ready = self.ready or self._gate()
         return Applied(done, spent)
 
@@ -296,11 +297,12 @@ class MemoryPair:
         c = c if len(c) else [()] * len(x)
         if x.ndim != 2 or not len(x) == len(y) == len(c):
             raise InvalidRow(f"{x.shape} numbers, {len(y)} targets and {len(c)} texts do not match.")
-        width = self._width()
-        if width is not None and (x.shape[1], len(c[0]) if len(c) else width[1]) != width:
+        numbers, texts = self._width() or (x.shape[1], len(self._declared(c)))
+        wrong = set(map(len, c)) - {texts}
+        if x.shape[1] != numbers or wrong:
             raise InvalidRow(
-                f"it has {x.shape[1]} numbers and {len(c[0])} texts.",
-                remedy=f"Give {width[0]} and {width[1]}.",
+                f"it has {x.shape[1]} numbers and {wrong.pop() if wrong else texts} texts.",
+                remedy=f"Give {numbers} and {texts}.",
             )
         allowed = np.isfinite(x) | (np.isnan(x) if self.parameters.on_null == "impute" else False)
         bad = np.flatnonzero(~allowed.all(axis=1))
@@ -328,7 +330,7 @@ class MemoryPair:
         return None
 
     def _declared(self, c: Texts) -> list[list[str] | None]:
-        return self.categories or [None] * len(c[0])
+        return self.categories or [None] * (len(c[0]) if len(c) else 0)
 
     def _forget_waiting(self, x: Vector, c: tuple[str | None, ...], y: float) -> None:
         for i, (row, texts, target) in enumerate(self._waiting):
