@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import sys
 from datetime import date, timedelta
 from typing import Any
 
@@ -15,7 +17,7 @@ from rich.progress import Progress
 from rich.syntax import Syntax
 from rich.table import Table
 
-from mempair_db import server
+from mempair_db import server, settings
 from mempair_db.catalog.connect import connect
 from mempair_db.catalog.install import install
 from mempair_db.pair import odometer
@@ -49,7 +51,7 @@ from mempair_demo.customers c order by id limit 5;"""
 DELETE = "delete from mempair_demo.customers where id = 42;"
 
 LEDGER = """\
-select seq, kind, epoch, clock, rows, rho, rho_spent, rho_cap, detail
+select seq, kind, clock, rows, rho, rho_spent, detail
 from mempair.odometer where model = 'demo_churn' order by seq;"""
 
 RECEIPT = "select mempair.receipt('demo_churn', '42');"
@@ -96,7 +98,8 @@ def run(dsn: str | None, console: Console) -> None:
         )
 
         _say(console, "Predictions are a SQL function", PREDICT)
-        console.print(_table(connection, PREDICT), _quality(connection), "")
+        console.print(_table(connection, PREDICT))
+        console.print(_quality(connection) + "\n")
 
         _say(console, f"Customer {PERSON} asks to be forgotten", DELETE)
         person = connection.execute("select c::text from mempair_demo.customers c where id = %s", [PERSON]).fetchone()
@@ -106,10 +109,12 @@ def run(dsn: str | None, console: Console) -> None:
         worker.run_once()
         after = connection.execute(FACTS, facts).fetchone()
         console.print(_comparison(before or (), after or ()))
-        console.print(_guarantee((after or (0,) * 4)[3]), _quality(connection), "")
+        console.print(_guarantee((after or (0,) * 4)[3]))
+        console.print(_quality(connection) + "\n")
 
         _say(console, "The ledger shows it", LEDGER)
-        console.print(_table(connection, LEDGER), "")
+        console.print(_table(connection, LEDGER))
+        console.print()
 
         _say(console, "The person gets a receipt", RECEIPT)
         receipt = connection.execute(RECEIPT).fetchone()
@@ -121,7 +126,7 @@ def run(dsn: str | None, console: Console) -> None:
                 word_wrap=True,
             )
         )
-    _next_steps(console, address, embedded=dsn is None)
+    _next_steps(console, address, embedded=settings.dsn(dsn) is None)
 
 
 def _start_over(connection: psycopg.Connection[Any]) -> None:
@@ -218,12 +223,13 @@ def _table(connection: psycopg.Connection[Any], statement: str) -> Table:
 
 def _next_steps(console: Console, address: str, *, embedded: bool) -> None:
     console.rule("[bold]What next")
-    program = f'psql "{address}"' if shutil.which("psql") else "mempair psql"
-    console.print(f"Look around:  [bold]{program}[/bold]", soft_wrap=True, highlight=False)
+    mempair = "mempair" if shutil.which("mempair") else os.path.relpath(sys.argv[0])
+    psql = f'psql "{address}"' if shutil.which("psql") else f"{mempair} psql"
+    console.print(f"Look around:    [bold]{psql}[/bold]", soft_wrap=True, highlight=False)
     console.print(
-        "Keep learning:  [bold]mempair worker[/bold]   and in psql:  delete from mempair_demo.customers where id < 60;",
+        f"Keep learning:  [bold]{mempair} worker[/bold]  and meanwhile delete some customers in psql.",
         soft_wrap=True,
         highlight=False,
     )
     if embedded:
-        console.print("[dim]The server keeps running; `mempair down` stops it.[/dim]")
+        console.print(f"[dim]The server keeps running; `{mempair} down` stops it.[/dim]", highlight=False)
