@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from mempair_db.pair.calibration import Epoch, Parameters
 from mempair_db.pair.model import MemoryPair
 from mempair_db.pair.odometer import Odometer
 from mempair_db.pair.state import TALLY, State, Vector
+
+# Where a parameter and its column have different names: lambda is a word of Python.
+_COLUMNS = {"lam": "lambda"}
 
 Window = npt.NDArray[np.float64]
 
@@ -61,28 +65,13 @@ def lease(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
     if row is None:
         return None
     declared = row["categories"] or {}
-    pair = MemoryPair(
-        Parameters(
-            loss=row["loss"],
-            epsilon=row["epsilon"],
-            delta=row["delta"],
-            gamma=row["gamma"],
-            lam=row["lambda"],
-            m=row["m"],
-            tau=row["tau"],
-            kappa=row["kappa"],
-            clip=row["clip"],
-            calibration_rows=row["calibration_rows"],
-            unlearner=row["unlearner"],
-            on_null=row["on_null"],
-        ),
-        categories=[declared.get(feature) for feature in row["text_features"]],
-    )
+    pair = MemoryPair(parameters(row), categories=[declared.get(feature) for feature in row["text_features"]])
     window = (np.zeros((0, 0)), np.zeros((0, 0)))
     if row["constants"] is not None:
         epoch = Epoch.from_json(row["constants"])
         spent = Odometer(row["cap"], row["spent"], row["deletions"], row["largest"])
-        pair.restore(epoch, _unpack(connection, row, epoch.d), spent)
+        slots = connection.execute(query("load_window"), {"model": row["id"]}, binary=True).fetchall()
+        pair.restore(epoch, unpack(row, epoch.d, slots), spent)
         pair.ready = row["ready"]
         used = pair.tally("pairs")
         window = (pair.arrays.window_v[:used].copy(), pair.arrays.window_r[:used].copy())
@@ -103,6 +92,12 @@ def lease(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
         stored_epoch=pair.epoch,
         stored_window=window,
     )
+
+
+def parameters(row: Mapping[str, Any]) -> Parameters:
+    """Return what the user chose, from the columns of mempair.model."""
+    names = (field.name for field in fields(Parameters))
+    return Parameters(**{name: row[_COLUMNS.get(name, name)] for name in names if _COLUMNS.get(name, name) in row})
 
 
 def save(connection: psycopg.Connection[Any], model: Model) -> None:
@@ -144,11 +139,12 @@ def _pack(pair: MemoryPair) -> dict[str, Any]:
     }
 
 
-def _unpack(connection: psycopg.Connection[Any], row: dict[str, Any], d: int) -> State:
+def unpack(row: Mapping[str, Any], d: int, slots: Iterable[tuple[int, Vector, Vector]]) -> State:
+    """Return the carried state from the columns of mempair.state and the rows (slot, v, r) of mempair.curvature."""
     tau = row["tau"]
     block: Vector = np.frombuffer(row["block"], "<f8").astype(float)
     window_v, window_r = np.zeros((tau, d)), np.zeros((tau, d))
-    for slot, v, r in connection.execute(query("load_window"), {"model": row["id"]}, binary=True):
+    for slot, v, r in slots:
         window_v[slot], window_r[slot] = v, r
     return State(
         anchor=row["anchor"],
