@@ -3,9 +3,9 @@
 What the user says: ε and δ (the promise), γ (the regret per row that noise may cost), optionally λ, m, τ.
 What follows: the encoding; G and M from the loss; t0 = M/λ; ρ_tot from (ε, δ), exactly; and λ.
 
-λ is a trade: capacity m* = (N/G)·√(γλρ_tot/d) grows with √λ, accuracy falls with it. Unless given, λ is the largest
-of GRID whose progressive loss on the calibration rows is within TOLERANCE of the best; `Epoch.trade` reports the
-whole table. A short calibration prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more
+λ is a trade: capacity m* = (N/G)·√(γλρ_tot/d) grows with √λ, and the gate opens earlier; accuracy falls with it.
+Unless given, λ is the largest of GRID whose progressive loss per calibration row is at most the best one's plus
+TOLERANCE·ℓ(0), where ℓ(0) is what knowing nothing costs; `Epoch.trade` reports the whole table. A short calibration prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more
 rows, may choose again.
 """
 
@@ -24,7 +24,7 @@ from .encoding import Encoding, Matrix, Texts
 from .state import ANCHORED, PAPER, Constants, Vector, empty
 
 GRID: Final = tuple(10.0**-e for e in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
-TOLERANCE: Final = 0.05
+TOLERANCE: Final = 0.05  # of the loss of the model that always says 0
 MOST_ROWS: Final = 10_000  # more calibration rows than this do not change the choice
 
 
@@ -142,11 +142,12 @@ def calibrate(
     fitted = encoding.fit(x, c, y, regression=parameters.regression, declared=declared or [])
     rho_tot = odometer.rho_of(parameters.epsilon, parameters.delta)
     X, targets = fitted.encode(x, c), fitted.encode_target(y)
+    at_zero = _loss_at_zero(parameters, targets)
     candidates = GRID if parameters.lam is None else (parameters.lam,)
     trade = tuple(
         Trade(
             lam,
-            _progressive_loss(constants_for(parameters, lam, targets), parameters.tau, X, targets),
+            _progressive_loss(constants_for(parameters, lam, at_zero), parameters.tau, X, targets),
             bounds.capacity(
                 10_000,
                 d=fitted.d,
@@ -163,21 +164,17 @@ def calibrate(
     if not trade:
         raise InvalidParameter("with this lam the steps diverge on the calibration rows.", remedy="Give a larger one.")
     best = min(t.loss for t in trade)
-    chosen = max(t.lam for t in trade if t.loss <= best * (1 + TOLERANCE))
-    return Epoch(number, fitted, constants_for(parameters, chosen, targets), odometer.to_units(rho_tot), trade, len(x))
+    chosen = max(t.lam for t in trade if t.loss <= best + TOLERANCE * at_zero)
+    return Epoch(number, fitted, constants_for(parameters, chosen, at_zero), odometer.to_units(rho_tot), trade, len(x))
 
 
-def constants_for(parameters: Parameters, lam: float, targets: Vector | None = None) -> Constants:
-    """Return the kernel's constants for one λ."""
+def constants_for(parameters: Parameters, lam: float, at_zero: float = math.log(2.0)) -> Constants:
+    """Return the kernel's constants for one λ; `at_zero` is the mean of ℓ(0, y)."""
     M = losses.smoothness(parameters.loss)
-    code = losses.CODES[parameters.loss]
-    at_zero = math.log(2.0)
-    if parameters.regression and targets is not None:
-        at_zero = float(np.mean([losses.value(code, parameters.clip, 0.0, t) for t in targets[:MOST_ROWS]]))
     anchored = parameters.mode == "anchored"
     return Constants(
         mode=ANCHORED if anchored else PAPER,
-        loss=code,
+        loss=losses.CODES[parameters.loss],
         clip=float(parameters.clip),
         G=losses.lipschitz(parameters.loss, float(parameters.clip)),
         M=M,
@@ -190,6 +187,11 @@ def constants_for(parameters: Parameters, lam: float, targets: Vector | None = N
         diameter=2.0 * bounds.comparator_norm(at_zero, lam),
         symmetric=parameters.unlearner == "symmetric",
     )
+
+
+def _loss_at_zero(parameters: Parameters, targets: Vector) -> float:
+    code = losses.CODES[parameters.loss]
+    return float(np.mean([losses.value(code, parameters.clip, 0.0, y) for y in targets]))
 
 
 def _progressive_loss(constants: Constants, tau: int, X: Matrix, targets: Vector) -> float:
