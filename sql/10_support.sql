@@ -20,29 +20,20 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     limit 1
 $$;
 
--- The row of a model by its name.
-create or replace function mempair.find_model(model_name text) returns mempair.model
+-- The row of a model by its name; if asked, only of one that has probabilities.
+create or replace function mempair.find_model(model_name text, classifies boolean default false) returns mempair.model
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    found_model mempair.model;
+    model mempair.model;
     similar_name text;
 begin
-    select m.* into found_model from mempair.model m where m.name = model_name;
-    if found_model.id is null then
+    select m.* into model from mempair.model m where m.name = model_name;
+    if model.id is null then
         similar_name := mempair.nearest(model_name, (select array_agg(m.name) from mempair.model m));
-        raise exception 'there is no model %', coalesce(quote_literal(model_name), 'NULL')
+        raise exception 'there is no model %', quote_nullable(model_name)
             using errcode = 'MP101',
                   hint = coalesce(format('Did you mean %L?', similar_name), 'Models are listed in mempair.model_status.');
-    end if;
-    return found_model;
-end $$;
-
-create or replace function mempair.find_classifier(model_name text) returns mempair.model
-language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
-declare
-    model mempair.model := mempair.find_model(model_name);
-begin
-    if model.loss <> 'logistic' then
+    elsif classifies and model.loss <> 'logistic' then
         raise exception 'model % predicts a number, which has no probability', quote_literal(model.name)
             using errcode = 'MP106', hint = 'Use mempair_predict.';
     end if;

@@ -18,7 +18,7 @@ begin
             select array_agg(a.attname::text) from pg_attribute a
             where a.attrelid = source and a.attnum > 0 and not a.attisdropped
         ));
-        raise exception 'table % has no column %', source, coalesce(quote_literal(column_name), 'NULL')
+        raise exception 'table % has no column %', source, quote_nullable(column_name)
             using errcode = 'MP005',
                   hint = coalesce(format('Did you mean %L?', similar_name), 'Column names are case-sensitive here.');
     end if;

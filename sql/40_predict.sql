@@ -57,13 +57,64 @@ begin
     return case model.link when 'logistic' then mempair.logistic(margin) else margin end;
 end $$;
 
--- The array form: raw values of the numeric features, in the model's order.
-create or replace function mempair.predict_array(model_name text, x float8[], raises boolean) returns float8
+-- The names under which a prediction can be asked for.
+create or replace function mempair.predict_forms() returns table (name text, raises boolean, classifies boolean)
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    values ('public.mempair_predict', true, false),
+           ('public.mempair_try_predict', false, false),
+           ('mempair.predict', true, false),
+           ('mempair.try_predict', false, false),
+           ('mempair.predict_proba', true, true)
+$$;
+
+-- The array forms: raw values of the numeric features, in the model's order.
+do $do$
+declare
+    form record;
+begin
+    for form in select * from mempair.predict_forms() loop
+        execute format($format$
+create or replace function %s(model_name text, features float8[]) returns float8
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    model mempair.model := mempair.find_model(model_name);
+    weights float8[];
+    margin float8;
+    is_logistic boolean;
+    last integer;
 begin
-    if x is null then return null; end if;
+    select p.weights, p.intercept, p.link = 'logistic' into weights, margin, is_logistic
+    from mempair.model m join mempair.published p on p.model_id = m.id
+    where m.name = model_name and p.ready and m.text_features = '{}' and (m.loss = 'logistic' or not %L);
+    last := cardinality(weights);
+    if array_lower(features, 1) = 1 and array_upper(features, 1) = last and array_ndims(features) = 1 then
+        -- Eight at a time: running a statement costs more than a product.
+        for i in 1..last / 8 * 8 by 8 loop
+            margin := margin + weights[i] * features[i] + weights[i + 1] * features[i + 1]
+                + weights[i + 2] * features[i + 2] + weights[i + 3] * features[i + 3]
+                + weights[i + 4] * features[i + 4] + weights[i + 5] * features[i + 5]
+                + weights[i + 6] * features[i + 6] + weights[i + 7] * features[i + 7];
+        end loop;
+        for i in last / 8 * 8 + 1..last loop
+            margin := margin + weights[i] * features[i];
+        end loop;
+        if margin - margin = 0 then
+            return case when is_logistic then mempair.logistic(margin) else margin end;
+        end if;
+    end if;
+    return mempair.predict_array_carefully(model_name, features, %L, %L);
+end $$
+$format$, form.name, form.classifies, form.raises, form.classifies);
+    end loop;
+end $do$;
+
+create or replace function mempair.predict_array_carefully(
+    model_name text, features float8[], raises boolean, classifies boolean
+) returns float8
+language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name, classifies);
+begin
+    if features is null then return null; end if;
     if model.text_features <> '{}' then
         if not raises then return null; end if;
         raise exception 'model % has text features (%), so an array of numbers is not a row of it', quote_literal(model.name),
@@ -71,28 +122,8 @@ begin
             using errcode = 'MP104',
                   hint = format('Pass a row: mempair_predict(%L, jsonb_populate_record(null::%s, ''{...}'')).', model.name, model.source);
     end if;
-    return mempair.predict_encoded(model.id, x, null, raises);
+    return mempair.predict_encoded(model.id, features, null, raises);
 end $$;
-
-create or replace function public.mempair_predict(model_name text, features float8[]) returns float8
-language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp
-as $$ begin return mempair.predict_array(model_name, features, true); end $$;
-
-create or replace function public.mempair_try_predict(model_name text, features float8[]) returns float8
-language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp
-as $$ begin return mempair.predict_array(model_name, features, false); end $$;
-
-create or replace function mempair.predict(model_name text, features float8[]) returns float8
-language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp
-as $$ begin return mempair.predict_array(model_name, features, true); end $$;
-
-create or replace function mempair.try_predict(model_name text, features float8[]) returns float8
-language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp
-as $$ begin return mempair.predict_array(model_name, features, false); end $$;
-
-create or replace function mempair.predict_proba(model_name text, features float8[]) returns float8
-language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp
-as $$ begin return mempair.predict_array((mempair.find_classifier(model_name)).name, features, true); end $$;
 
 -- The row forms of one table: one function per name, which knows all models of the table.
 create or replace function mempair.write_predict(source regclass) returns void
@@ -101,36 +132,37 @@ declare
     form record;
     branches text;
 begin
-    for form in
-        select f.name, f.raises, f.name = 'mempair.predict_proba' as classifies
-        from (values ('public.mempair_predict', true), ('public.mempair_try_predict', false), ('mempair.predict', true),
-                     ('mempair.try_predict', false), ('mempair.predict_proba', true)) as f(name, raises)
-    loop
+    for form in select * from mempair.predict_forms() loop
         select string_agg(mempair.predict_branch(row(m.*), form.raises, form.classifies), '' order by m.id) into branches
         from mempair.model m where m.source = write_predict.source;
         if branches is null then
             execute format('drop function if exists %s(text, %s)', form.name, source);
-        else
-            execute format('create or replace function %s(model_name text, r %s) returns float8
-                language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as %L',
-                form.name, source, format('
+            continue;
+        end if;
+        execute format('create or replace function %s(model_name text, r %s) returns float8
+            language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as %L',
+            form.name, source, format('
 declare
+    weights float8[];
+    levels text[];
+    level_weights float8[];
     margin float8;
 begin%s
-    return mempair.predict_elsewhere(model_name, %L);
-end', branches, source));
-            execute format('revoke all on function %s(text, %s) from public', form.name, source);
-        end if;
+    return mempair.predict_elsewhere(model_name, pg_typeof(r), %L);
+end', branches, form.classifies));
+        execute format('revoke all on function %s(text, %s) from public', form.name, source);
     end loop;
 end $$;
 
--- What the row form does for one model. The margin is finite in nearly all calls; anything else goes the careful way.
+-- What the row form does for one model. The weights are copied once: a subscript on a stored array would read it again
+-- for every element. The margin is finite in nearly all calls; anything else goes the careful way.
 create or replace function mempair.predict_branch(model mempair.model, raises boolean, classifies boolean) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('
-    if model_name = %1$L then%5$s
-        select mempair.margin_%2$s(r, p.intercept, p.weights, p.levels, p.level_weights) into margin
+    select case when classifies and model.loss <> 'logistic' then '' else format('
+    if model_name = %1$L then
+        select p.intercept, p.weights%5$s into margin, weights%6$s
         from mempair.published p where p.model_id = %2$s and p.ready;
+        margin := mempair.margin_%2$s(r, margin, weights, levels, level_weights);
         if margin - margin = 0 then
             return %3$s;
         elsif r is null then
@@ -139,16 +171,50 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         return mempair.predict_encoded(%2$s, mempair.x_%2$s(r), mempair.c_%2$s(r), %4$L);
     end if;',
         model.name, model.id, case model.loss when 'logistic' then 'mempair.logistic(margin)' else 'margin' end, raises,
-        case when classifies and model.loss <> 'logistic' then format('
-        perform mempair.find_classifier(%L);', model.name) end)
+        case when model.text_features <> '{}' then ', p.levels, p.level_weights' end,
+        case when model.text_features <> '{}' then ', levels, level_weights' end) end
 $$;
 
--- The row is of a table this model does not read: say so, or that there is no such model.
-create or replace function mempair.predict_elsewhere(model_name text, row_type text) returns float8
+-- No model of this name reads rows of this table: say which of the two is wrong.
+create or replace function mempair.predict_elsewhere(model_name text, row_type regtype, classifies boolean) returns float8
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    model mempair.model := mempair.find_model(model_name);
+    model mempair.model := mempair.find_model(model_name, classifies);
 begin
     raise exception 'model % reads rows of %, not of %', quote_literal(model.name), model.source, row_type
         using errcode = 'MP104', hint = format('Pass a row of %s.', model.source);
+end $$;
+
+-- Every row of the source, scored in one scan: the weights become literals of a query made for the occasion.
+-- The function runs as its owner, so it first makes sure that the caller may read the table.
+create or replace function mempair.predict_all(model_name text) returns table (row_key text, prediction float8)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+    -- current_user is the owner in here; SET ROLE shows in the setting.
+    caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    published mempair.published;
+    margin text;
+begin
+    if not has_table_privilege(caller, model.source, 'select') then
+        raise exception 'permission denied for table %', model.source using errcode = 'insufficient_privilege';
+    elsif (select c.relrowsecurity and not pg_has_role(caller, c.relowner, 'usage') from pg_class c where c.oid = model.source) then
+        raise exception 'table % has row security, which predict_all would go around', model.source
+            using errcode = 'insufficient_privilege',
+                  hint = format('select mempair_try_predict(%L, t) from %s t', model.name, model.source);
+    end if;
+    select p.* into published from mempair.published p where p.model_id = model.id;
+    if not published.ready then
+        perform mempair.predict_encoded(model.id, null, null, true);  -- says how far the model is
+    end if;
+    margin := format('mempair.margin_%s(t, %L, %L, %L, %L)', model.id, published.intercept, published.weights,
+                     published.levels, published.level_weights);
+    -- offset 0 keeps the margin from being computed once per mention.
+    return query execute format(
+        'select e.row_key, case when e.margin - e.margin = 0 then %1$s else mempair.predict_encoded(%2$s, e.x, e.c, false) end
+         from (select mempair.key_%2$s(t) as row_key, %3$s as margin,
+                      case when %4$L then mempair.x_%2$s(t) end as x, case when %4$L then mempair.c_%2$s(t) end as c
+               from %5$s t offset 0) as e',
+        case published.link when 'logistic' then 'mempair.logistic(e.margin)' else 'e.margin' end,
+        model.id, margin, model.on_null = 'impute', model.source);
 end $$;

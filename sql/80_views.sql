@@ -1,0 +1,36 @@
+-- What a user looks at.
+
+create or replace view mempair.model_status as
+select m.name as model,
+       m.source,
+       m.status,
+       m.reason,
+       s.epoch,
+       s.clock,
+       s.rows_learned,
+       p.samples,
+       p.needed,
+       waiting.changes as pending_changes,
+       waiting.deletions as pending_deletions,
+       waiting.oldest_deletion as oldest_pending_deletion,
+       s.spent as rho_spent,
+       s.cap as rho_cap,
+       s.deletions,
+       p.published_at as last_published,
+       m.id as model_id
+from mempair.model m
+join mempair.state s on s.model_id = m.id
+join mempair.published p on p.model_id = m.id
+cross join lateral mempair.pending(m.id) as waiting;
+
+create or replace view mempair.odometer as
+select coalesce(m.name, f.name) as model,
+       l.seq, l.at, l.kind, l.epoch, l.clock, l.rows, l.rho, l.rho_spent, l.rho_cap, l.tag, l.detail, l.hash, l.model_id
+from mempair.ledger l
+left join mempair.model m on m.id = l.model_id
+left join mempair.former_model f on f.id = l.model_id;
+
+create or replace view mempair.errors as
+select m.name as model, r.at, r.op, r.row_key, r.reason, r.seq
+from mempair.rejected r
+join mempair.model m on m.id = r.model_id;

@@ -1,0 +1,48 @@
+-- The offline side's queries. {source} is a model's table, {key}, {x}, {c}, {y} its extractors, {a} and {b} its queue tables.
+
+-- replay_share_snapshot --
+-- Lets a second connection read exactly what this transaction sees.
+select pg_catalog.pg_export_snapshot()
+
+-- replay_models --
+select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.key_columns, m.features, m.numeric_features,
+       m.text_features, m.target, m.positive, m.loss, m.epsilon, m.delta, m.gamma, m.lambda, m.m, m.tau, m.kappa, m.clip,
+       m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, m.status, m.reason,
+       m.created_at, s.version, s.epoch, s.clock, s.rows_learned, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent,
+       s.deletions, s.largest, s.ledger_seq, s.ledger_hash, p.ready,
+       waiting.changes as changes_waiting, waiting.deletions as deletions_waiting, waiting.oldest_deletion,
+       (select count(*) from mempair.learned l where l.model_id = m.id) as learned_rows,
+       (select count(*) from mempair.receipt r where r.model_id = m.id) as receipts_kept,
+       (select count(*) from mempair.rejected r where r.model_id = m.id) as rejected_rows,
+       pg_catalog.pg_table_size(format('mempair.change_%%s_a', m.id)::regclass)
+           + pg_catalog.pg_table_size(format('mempair.change_%%s_b', m.id)::regclass) as queue_bytes,
+       now() as exported_at, pg_catalog.current_setting('server_version') as server_version
+from mempair.model m
+join mempair.state s on s.model_id = m.id
+join mempair.published p on p.model_id = m.id
+join pg_catalog.pg_class c on c.oid = m.source
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+cross join lateral mempair.pending(m.id) as waiting
+where m.name = coalesce(%(name)s, m.name)
+order by m.id
+
+-- replay_window --
+select model_id, slot, v, r from mempair.curvature where model_id = any (%(models)s) order by model_id, slot
+
+-- replay_ledger --
+select o.model, l.model_id, l.seq, l.at, l.kind, l.epoch, l.clock, l.rows, l.rho, l.rho_spent, l.rho_cap, l.tag, l.detail,
+       l.body, l.prev, l.hash
+from mempair.ledger l join (select m.id, m.name as model from mempair.model m) as o on o.id = l.model_id
+where l.model_id = any ({models}) order by l.model_id, l.seq
+
+-- replay_ledger_size --
+select count(*) from mempair.ledger l where l.model_id = any (%(models)s)
+
+-- replay_ticks --
+-- The learned order without the keys.
+select l.model_id, l.tick from mempair.learned l where l.model_id = any ({models})
+
+-- replay_rows --
+-- The rows that are still there of those the epoch has learned.
+select l.tick, l.row_key, {x}(t) as x, {c}(t) as c, {y}(t) as y
+from {source} t join mempair.learned l on l.model_id = {model} and l.row_key = {key}(t)
