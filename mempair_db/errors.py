@@ -99,6 +99,18 @@ class AppendOnly(MempairError):
     sqlstate = "MP105"
 
 
+class InvalidKey(MempairError):
+    """The signing key cannot be used."""
+
+    exit_code = 2
+
+
+class VerificationFailed(MempairError):
+    """Verification failed."""
+
+    exit_code = 5
+
+
 class BinariesMissing(MempairError):
     """No PostgreSQL binaries that the embedded server could use were found."""
 
