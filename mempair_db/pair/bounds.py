@@ -161,15 +161,16 @@ def sensitivity(G: float, lam: float, clock: int, t0: float, unlearner: Unlearne
 
 
 def comparator_norm(mean_zero_loss: float, lam: float) -> float:
-    """‖w*‖ ≤ √(2·mean ℓ(0, y)/λ) for w*, the minimiser of Σ f_t.
+    """‖w*‖ ≤ √(mean ℓ(0, y)/λ) for w*, the minimiser of Σ f_t.
 
-    Proof: f(w*) ≤ f(0) for the mean f of the f_t. The left side is at least (λ/2)‖w*‖², since ℓ ≥ 0; the
-    right side is mean ℓ(0, y), which is ln 2 for logistic loss. ∎ It bounds no comparator but the minimiser.
+    Proof: the mean f of the f_t is λ-strongly convex and w* its minimiser, so f(0) ≥ f(w*) + (λ/2)‖w*‖². Since ℓ ≥ 0,
+    f(w*) ≥ (λ/2)‖w*‖² as well. Hence mean ℓ(0, y) = f(0) ≥ λ‖w*‖²; for logistic loss it is ln 2. ∎
+    It bounds no comparator but the minimiser.
 
-    >>> comparator_norm(0.5, lam=0.01)
+    >>> round(comparator_norm(1.0, lam=0.01), 9)
     10.0
     """
-    return math.sqrt(2.0 * mean_zero_loss / lam)
+    return math.sqrt(mean_zero_loss / lam)
 
 
 def regret_bound(anchor_sum: float, excess: float, jump_sum: float, M: float, norm: float) -> float:

@@ -4,9 +4,9 @@ What the user says: ε and δ (the promise), γ (the regret per row that noise m
 What follows: the encoding; G and M from the loss; t0 = M/λ; ρ_tot from (ε, δ), exactly; and λ.
 
 λ is a trade: capacity m* = (N/G)·√(γλρ_tot/d) grows with √λ, and the gate opens earlier; accuracy falls with it.
-Unless given, λ is the largest of GRID whose progressive loss per calibration row is at most the best one's plus
-TOLERANCE·ℓ(0), where ℓ(0) is what knowing nothing costs; `Epoch.trade` reports the whole table. A short calibration prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more
-rows, may choose again.
+Unless given, λ is the largest of GRID whose progressive loss per calibration row is at most TOLERANCE·γ above the
+best one's: γ is what the user lets deletions cost per row. `Epoch.trade` reports the whole table. A short calibration
+prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more rows, may choose again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .encoding import Encoding, Matrix, Texts
 from .state import ANCHORED, PAPER, Constants, Vector, empty
 
 GRID: Final = tuple(10.0**-e for e in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
-TOLERANCE: Final = 0.05  # of the loss of the model that always says 0
+TOLERANCE: Final = 0.5  # of γ
 MOST_ROWS: Final = 10_000  # more calibration rows than this do not change the choice
 
 
@@ -164,7 +164,7 @@ def calibrate(
     if not trade:
         raise InvalidParameter("with this lam the steps diverge on the calibration rows.", remedy="Give a larger one.")
     best = min(t.loss for t in trade)
-    chosen = max(t.lam for t in trade if t.loss <= best + TOLERANCE * at_zero)
+    chosen = max(t.lam for t in trade if t.loss <= best + TOLERANCE * parameters.gamma)
     return Epoch(number, fitted, constants_for(parameters, chosen, at_zero), odometer.to_units(rho_tot), trade, len(x))
 
 

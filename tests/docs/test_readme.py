@@ -31,7 +31,7 @@ def test_the_sql_session_works_as_written(database: str) -> None:
             "(id integer primary key, age integer, tenure float8, plan text, monthly_spend numeric, churned boolean)"
         )
         for table in ("customers", "new_customers"):
-            connection.execute(f"create table {table} {columns}")  # type: ignore[arg-type]
+            connection.execute(f"create table {table} {columns}")
         connection.execute(
             "insert into new_customers select i, 18 + i * 7919 % 60, i % 40, (array['basic', 'pro'])[1 + i % 2],"
             " i % 97, i * 7919 % 60 < 30 from generate_series(1, 4000) i"
@@ -39,7 +39,7 @@ def test_the_sql_session_works_as_written(database: str) -> None:
         answers: list[Any] = []
         for statement in statements:
             Worker(database).run_once()
-            cursor = connection.execute(statement)  # type: ignore[arg-type]
+            cursor = connection.execute(statement)
             answers.append(cursor.fetchall() if cursor.description else cursor.rowcount)
     created, inserted, predictions, deleted, ledger, status, receipt = answers
     assert created

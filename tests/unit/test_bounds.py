@@ -142,8 +142,8 @@ def test_an_unknown_unlearner_is_refused() -> None:
 
 
 def test_the_norm_of_the_best_static_model_for_logistic_loss() -> None:
-    # √(2·ln 2/0.01) = √138.63 = 11.774.
-    assert bounds.comparator_norm(math.log(2), 0.01) == pytest.approx(11.774, abs=1e-3)
+    # √(ln 2/0.01) = √69.31 = 8.326.
+    assert bounds.comparator_norm(math.log(2), 0.01) == pytest.approx(8.326, abs=1e-3)
 
 
 def test_the_regret_bound_adds_its_four_parts() -> None:
