@@ -93,6 +93,12 @@ class UnknownModel(MempairError):
     sqlstate = "MP101"
 
 
+class NotAClassifier(MempairError):
+    """This model has no probabilities."""
+
+    sqlstate = "MP106"
+
+
 class AppendOnly(MempairError):
     """The ledger is append-only."""
 

@@ -22,7 +22,9 @@ begin
                 captured_at timestamptz
             )', model_id, half);
         execute format('alter table mempair.change_%s_%s alter column x set storage external', model_id, half);
+        execute format('revoke all on table mempair.change_%s_%s from public', model_id, half);
     end loop;
+    execute format('revoke all on sequence mempair.change_%s_seq from public', model_id);
 end $$;
 
 -- How a row is read. BEGIN ATOMIC functions follow renames, and Postgres refuses to drop a column they use.
@@ -70,6 +72,8 @@ begin
     -- The linear part of a prediction.
     execute format(head, 'margin') || ', intercept float8, weights float8[], levels text[], level_weights float8[])'
         || format(tail, 'float8', array_to_string(margin, ' + '));
+    execute format('revoke all on function mempair.key_%1$s, mempair.x_%1$s, mempair.c_%1$s, mempair.y_%1$s, mempair.margin_%1$s
+                    from public', model.id);
 end $$;
 
 -- The label: +1 or -1 for a classifier, the value for a regression; NULL means unlabelled, and makes no event.

@@ -14,9 +14,7 @@ MISSING = {"3F000", "42P01", "42883"}
 
 
 @contextmanager
-def connect(
-    dsn: str, *, autocommit: bool = False, application_name: str = "mempair"
-) -> Iterator[psycopg.Connection]:
+def connect(dsn: str, *, autocommit: bool = False, application_name: str = "mempair") -> Iterator[psycopg.Connection]:
     """Connect; commit at the end of the block, roll back if it fails, and translate what it raises."""
     with (
         translated(),
@@ -44,7 +42,7 @@ def translated() -> Iterator[None]:
 
 
 def _class_of(sqlstate: str) -> type[MempairError]:
-    classes = {kind.sqlstate: kind for kind in MempairError.__subclasses__()}
+    classes = {kind.sqlstate: kind for kind in MempairError.__subclasses__() if "sqlstate" in vars(kind)}
     return classes.get(sqlstate, MempairError)
 
 

@@ -96,10 +96,7 @@ def _read(name: str) -> str:
 def _versions() -> str:
     """Return the statement that records which version of each file is installed."""
     rows = [
-        sql.SQL("({}, {})").format(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
-        for file in sql_files()
+        sql.SQL("({}, {})").format(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sql_files()
     ]
-    statement = sql.SQL(
-        "delete from mempair.installed; insert into mempair.installed (file, hash) values {};"
-    )
+    statement = sql.SQL("delete from mempair.installed; insert into mempair.installed (file, hash) values {};")
     return statement.format(sql.SQL(", ").join(rows)).as_string(None)

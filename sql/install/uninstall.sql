@@ -1,14 +1,23 @@
--- The overloads first: they live in public, and fail here if a view of the user still needs them.
+-- First, without cascade, what a user's own views may be built on: if one still is, Postgres says which, and nothing goes.
 do $$
 declare
-    overload pg_catalog.regprocedure;
+    object record;
 begin
-    for overload in
-        select p.oid
-        from pg_catalog.pg_proc p
-        where p.proname in ('mempair_predict', 'mempair_try_predict') and p.pronamespace = 'public'::pg_catalog.regnamespace
+    for object in
+        select c.oid::pg_catalog.regclass as name
+        from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = 'mempair' and c.relkind = 'v'
     loop
-        execute pg_catalog.format('drop function %s', overload);
+        execute pg_catalog.format('drop view %s', object.name);
+    end loop;
+    for object in
+        select p.oid::pg_catalog.regprocedure as signature
+        from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+        where (n.nspname, p.proname) in (
+            ('public', 'mempair_predict'), ('public', 'mempair_try_predict'),
+            ('mempair', 'predict'), ('mempair', 'try_predict'), ('mempair', 'predict_proba'), ('mempair', 'predict_all'))
+    loop
+        execute pg_catalog.format('drop function %s', object.signature);
     end loop;
 end $$;
 

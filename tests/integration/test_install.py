@@ -1,0 +1,170 @@
+"""Installing, upgrading and removing the schema."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from mempair_db import binaries
+from mempair_db.catalog.connect import connect
+from mempair_db.catalog.install import install, script, uninstall
+from mempair_db.catalog.resources import directory
+from mempair_db.errors import NotInstalled, UnsupportedRelation
+
+# Everything that says what the database is, without oids, which differ between databases.
+SNAPSHOT = """
+with mine as (select oid, nspname from pg_namespace where nspname in ('mempair', 'public'))
+select 'schema', nspname, obj_description(n.oid, 'pg_namespace'), null
+from pg_namespace n where nspname !~ '^pg_' and nspname <> 'information_schema'
+union all
+select 'relation', c.oid::regclass::text, concat_ws(' ', c.relkind, c.relpersistence, c.reloptions, c.relacl,
+       pg_get_viewdef(c.oid), pg_get_indexdef(c.oid)), obj_description(c.oid, 'pg_class')
+from pg_class c join mine on mine.oid = c.relnamespace
+union all
+select 'column', a.attrelid::regclass || '.' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),
+       a.attnotnull, a.attstorage, a.attidentity, a.attnum, pg_get_expr(d.adbin, d.adrelid)),
+       col_description(a.attrelid, a.attnum)
+from pg_attribute a join pg_class c on c.oid = a.attrelid join mine on mine.oid = c.relnamespace
+left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum where a.attnum > 0
+union all
+select 'constraint', conrelid::regclass || '.' || conname, pg_get_constraintdef(k.oid), null
+from pg_constraint k join mine on mine.oid = k.connamespace
+union all
+select 'trigger', tgrelid::regclass || '.' || tgname, pg_get_triggerdef(t.oid), tgenabled::text
+from pg_trigger t where not tgisinternal
+union all
+select 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid), p.proacl::text
+from pg_proc p join mine on mine.oid = p.pronamespace
+order by 1, 2, 3, 4
+"""
+
+
+def snapshot(dsn: str) -> list[tuple[str, ...]]:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(SNAPSHOT).fetchall()
+        for table in ("installed", "alembic_version"):
+            if connection.execute("select to_regclass(%s)", [f"mempair.{table}"]).fetchone() != (None,):
+                rows += connection.execute(f"select * from mempair.{table} order by 1").fetchall()
+    return rows
+
+
+def migrate(dsn: str, revision: str) -> None:
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=NullPool)
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(directory("migrations")))
+        command.upgrade(config, revision)
+
+
+def test_installing_twice_is_installing_once(database: str) -> None:
+    once = snapshot(database)
+    install(database)
+    assert snapshot(database) == once
+
+
+def test_the_owner_needs_no_special_rights(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        row = connection.execute(
+            "select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls from pg_roles where rolname = current_user"
+        ).fetchone()
+    assert row == (False,)
+
+
+def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_database: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(directory("migrations")))
+    revisions = [each.revision for each in ScriptDirectory.from_config(config).walk_revisions()]
+    with psycopg.connect(empty_database) as connection:
+        connection.execute((directory("sql") / "install/before.sql").read_text())
+    for revision in reversed(revisions):
+        migrate(empty_database, revision)
+    install(empty_database)
+    assert snapshot(empty_database) == snapshot(database)
+
+
+def test_the_printed_script_equals_install(database: str, empty_database: str, tmp_path: Path) -> None:
+    file = tmp_path / "install.sql"
+    file.write_text(script(), encoding="utf-8")
+    psql = shutil.which("psql") or binaries.find().folder / "psql"
+    subprocess.run([psql, "-X", "-q", "-f", file, empty_database], check=True, stdout=subprocess.DEVNULL)
+    assert snapshot(empty_database) == snapshot(database)
+
+
+def test_uninstall_leaves_nothing_behind(empty_database: str) -> None:
+    with psycopg.connect(empty_database) as connection:
+        connection.execute("create table customers (id int primary key, age int, plan text, churned boolean)")
+        connection.execute("insert into customers values (1, 30, 'basic', true)")
+    before = snapshot(empty_database)
+    install(empty_database)
+    with psycopg.connect(empty_database) as connection:
+        connection.execute(
+            "select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}')"
+        )
+    assert snapshot(empty_database) != before
+    uninstall(empty_database)
+    assert snapshot(empty_database) == before
+
+
+def test_uninstall_of_nothing_is_harmless(empty_database: str) -> None:
+    before = snapshot(empty_database)
+    uninstall(empty_database)
+    assert snapshot(empty_database) == before
+
+
+def test_uninstall_does_not_take_a_users_view_along(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("create view mine as select mempair_predict('churn', array[1.0]) as prediction")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        uninstall(database)
+    with psycopg.connect(database) as connection:
+        connection.execute("drop view mine; create view mine as select * from mempair.model_status")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        uninstall(database)
+
+
+def test_two_installers_at_once_do_not_meet(empty_database: str, database: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(install, [empty_database] * 4))
+    assert snapshot(empty_database) == snapshot(database)
+
+
+def test_an_upgrade_keeps_models_working(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("create table customers (id int primary key, age int, churned boolean)")
+        connection.execute(
+            "select mempair.create_model('churn', 'customers', target => 'churned', features => '{age}')"
+        )
+        connection.execute("alter table customers rename age to years")
+    before = snapshot(database)
+    install(database)
+    assert snapshot(database) == before
+    with psycopg.connect(database) as connection:
+        connection.execute("insert into customers values (1, 30, true)")
+        assert connection.execute("select x from mempair.change_1_a").fetchall() == [([30.0],)]
+
+
+def test_a_schema_of_somebody_else_is_refused(empty_database: str, superuser: Callable[[str], str]) -> None:
+    with psycopg.connect(superuser(empty_database)) as connection:
+        connection.execute("create schema mempair")
+    with pytest.raises(UnsupportedRelation, match="belongs to"):
+        install(empty_database)
+
+
+def test_a_missing_schema_is_named_as_such(empty_database: str) -> None:
+    for statement in ("select mempair.capacity('churn')", "select * from mempair.model_status"):
+        with pytest.raises(NotInstalled, match="mempair install"), connect(empty_database) as connection:
+            connection.execute(statement)
+    install(empty_database)
+    with pytest.raises(psycopg.errors.UndefinedTable), connect(empty_database) as connection:
+        connection.execute("select * from mempair.no_such_table")
