@@ -1,4 +1,30 @@
--- The ledger only grows. Its owner can still disable a trigger: then the chain of hashes shows the change.
+-- The ledger: canonical bytes, append-only, and verification.
+-- Its owner can still disable a trigger or rewrite everything: the chain shows the first, signed checkpoints the second.
+
+-- The body of an entry: every column as a 4-byte length and its bytes; NULL is length -1. Integers are 8 bytes, times are
+-- microseconds since 1970, texts are UTF-8. Inlined into the query that verifies, and so without SET; see 10_support.sql.
+create or replace function mempair.ledger_number(value bigint) returns bytea
+language sql immutable parallel safe
+begin atomic
+    select coalesce('\x00000008'::bytea || int8send(value), '\xffffffff'::bytea);
+end;
+
+create or replace function mempair.ledger_bytes(value bytea) returns bytea
+language sql immutable parallel safe
+begin atomic
+    select coalesce(int4send(octet_length(value)) || value, '\xffffffff'::bytea);
+end;
+
+create or replace function mempair.ledger_body(l mempair.ledger) returns bytea
+language sql stable parallel safe
+begin atomic
+    select mempair.ledger_number((l).model_id) || mempair.ledger_number((l).seq)
+        || mempair.ledger_number((extract(epoch from (l).at) * 1000000)::bigint)
+        || mempair.ledger_bytes(convert_to((l).kind, 'UTF8'))
+        || mempair.ledger_number((l).epoch) || mempair.ledger_number((l).clock) || mempair.ledger_number((l).rows)
+        || mempair.ledger_number((l).rho) || mempair.ledger_number((l).rho_spent) || mempair.ledger_number((l).rho_cap)
+        || mempair.ledger_bytes((l).tag) || mempair.ledger_bytes(convert_to((l).detail, 'UTF8'));
+end;
 
 create or replace function mempair.refuse_ledger_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -18,90 +44,101 @@ create or replace trigger append_only before update or delete on mempair.ledger
     for each row execute function mempair.refuse_ledger_change();
 create or replace trigger never_truncated before truncate on mempair.ledger
     for each statement execute function mempair.refuse_ledger_change();
+-- Also for sessions that replicate or restore.
 alter table mempair.ledger enable always trigger append_only;
 alter table mempair.ledger enable always trigger never_truncated;
 
--- Check the chain: one row per entry that is wrong, none if all is well. What it cannot see: a tail that was cut off.
-create or replace function mempair.verify_odometer(model_name text) returns table (seq bigint, problem text)
+-- Check a model's ledger, or all of them: one row per entry that is wrong, none if all is well.
+-- It cannot see a ledger that was rewritten as a whole, with the model's counters: only a signed checkpoint can.
+create or replace function mempair.verify_odometer(model_name text default null)
+returns table (model text, seq bigint, problem text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
-declare
-    model mempair.model := mempair.find_model(model_name);
-    entry record;
+#variable_conflict use_column
 begin
+    if model_name is not null and not exists (select from mempair.former_model f where f.name = model_name) then
+        perform mempair.find_model(model_name);  -- says what name was meant
+    end if;
     return query
+    with named as (
+        select m.id, m.name from mempair.model m where m.name = coalesce(model_name, m.name)
+        union all
+        select f.id, f.name from mempair.former_model f where f.name = coalesce(model_name, f.name)
+    ), wrong as (
+        select n.name, e.seq, e.problem
+        from named n cross join lateral mempair.wrong_entries(n.id) e
+        union all
+        select n.name, e.seq, e.problem
+        from named n cross join lateral mempair.wrong_counters(n.id) e
+    )
+    select w.name, w.seq, w.problem from wrong w order by w.name, w.seq;
+end $$;
+
+create or replace function mempair.wrong_entries(model_id integer) returns table (seq bigint, problem text)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select e.seq, e.problem
     from (
         select l.seq,
                case
                    when l.seq <> lag(l.seq, 1, 0::bigint) over chain + 1 then 'entries are missing before this one'
-                   when l.prev <> lag(l.hash, 1, l.prev) over chain then 'does not follow from the entry before'
-                   when l.hash <> sha256('\x00'::bytea || l.prev || l.body) then 'was changed: its hash is not that of its body'
+                   when l.body <> mempair.ledger_body(l) then 'its body is not that of its columns'
+                   when l.prev <> lag(l.hash, 1, decode(repeat('00', 32), 'hex')) over chain then 'it does not follow from the entry before'
+                   when l.hash <> sha256('\x02'::bytea || l.prev || l.body) then 'its hash is not that of its body'
+                   when l.epoch < lag(l.epoch, 1, 0) over chain then 'its epoch is before that of the entry before'
                    when l.rho_spent <> l.rho + case
                        when l.epoch = lag(l.epoch) over chain then lag(l.rho_spent) over chain else 0 end
                        then 'its running total is not the sum'
+                   when l.rho_cap is distinct from max(case when l.kind = 'calibrated' then l.rho_cap end) over epoch
+                        and l.rho_cap is not null then 'its cap is not that of its epoch'
+                   when l.kind in ('learned', 'retrained')
+                        and l.clock <> sum(case when l.kind in ('learned', 'retrained') then l.rows else 0 end) over epoch
+                       then 'its clock is not the number of rows learned'
                end as problem
         from mempair.ledger l
-        where l.model_id = model.id
-        window chain as (order by l.seq)
+        where l.model_id = wrong_entries.model_id
+        window chain as (order by l.seq), epoch as (partition by l.epoch order by l.seq)
     ) as e
     where e.problem is not null
-    order by e.seq;
+$$;
 
-    select s.ledger_seq, s.ledger_hash into entry from mempair.state s where s.model_id = model.id;
-    if entry.ledger_seq > 0 and not exists (
-        select from mempair.ledger l
-        where l.model_id = model.id and l.seq = entry.ledger_seq and l.hash = entry.ledger_hash
-          and not exists (select from mempair.ledger later where later.model_id = model.id and later.seq > l.seq)
-    ) then
-        seq := entry.ledger_seq;
-        problem := 'is not the last entry, as the model''s state says it is';
-        return next;
-    end if;
-end $$;
+-- The last entry and the sums of the current epoch, as the model's state has them.
+create or replace function mempair.wrong_counters(model_id integer) returns table (seq bigint, problem text)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select s.ledger_seq, p.problem
+    from mempair.state s
+    left join lateral (
+        select l.seq, l.hash from mempair.ledger l where l.model_id = s.model_id order by l.seq desc limit 1
+    ) as last on true
+    cross join lateral (
+        select coalesce(max(l.rho_spent), 0) as spent,
+               count(*) filter (where l.kind = 'unlearned' and l.rho > 0) as deletions,
+               coalesce(sum(l.rows) filter (where l.kind in ('learned', 'retrained')), 0) as clock,
+               max(l.rho_cap) filter (where l.kind = 'calibrated') as cap,
+               coalesce(max(l.epoch), s.epoch) as epoch
+        from mempair.ledger l where l.model_id = s.model_id and l.epoch >= s.epoch
+    ) as total
+    cross join lateral (
+        select case
+            when coalesce(last.seq, 0) <> s.ledger_seq or last.hash is distinct from s.ledger_hash
+                then 'it is not the last entry, as the model''s state says it is'
+            when (s.epoch, s.spent, s.deletions, s.clock) <> (total.epoch, total.spent, total.deletions, total.clock)
+                 or s.cap is distinct from total.cap
+                then 'the model''s counters are not the sums up to it'
+        end as problem
+    ) as p
+    where s.model_id = wrong_counters.model_id and p.problem is not null
+$$;
 
--- How many deletions the model can serve before it must be retrained: m* = (N / G) sqrt(gamma lambda rho_tot / d),
--- with rho_tot the epoch's cap. NULL until the constants of the epoch are known.
+-- How many deletions the whole budget of the epoch serves at the current clock, before noise costs gamma per row:
+-- m* = (N / G) sqrt(gamma lambda rho_tot / d), twice that for the passive unlearner. NULL until the epoch has begun.
 create or replace function mempair.capacity(model_name text) returns float8
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
-    state mempair.state;
-begin
-    select s.* into state from mempair.state s where s.model_id = model.id;
-    return state.clock / (case model.loss when 'logistic' then 1.0 else model.clip end)
-        * sqrt(model.gamma * coalesce(model.lambda, (model.constants ->> 'lambda')::float8) * (state.cap / 1e12)
-               / nullif(cardinality(state.anchor), 0));
-end $$;
-
--- The proof for a person: what was asked, what was done, and the ledger entry that says so. NULL if nothing is known.
-create or replace function mempair.receipt(model_name text, row_key text) returns jsonb
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
-declare
-    model mempair.model := mempair.find_model(model_name);
+    fixed jsonb := model.constants -> 'constants';
 begin
     return (
-        select jsonb_build_object(
-            'model', model.name,
-            'key', r.row_key,
-            'kind', r.kind,
-            'requested', r.requested_at,
-            'executed', r.executed_at,
-            'algorithm', case r.kind
-                when 'unlearned' then format('anchored memory pair, %s unlearner, Gaussian noise', model.unlearner)
-                when 'retrained' then 'exact retraining without the row'
-                else 'none needed: the model had not learned the row' end,
-            'guarantee', jsonb_build_object('epsilon', model.epsilon, 'delta', model.delta,
-                                            'rho', l.rho / 1e12, 'rho_spent', l.rho_spent / 1e12, 'rho_cap', l.rho_cap / 1e12),
-            'ledger', jsonb_build_object('seq', l.seq, 'at', l.at, 'kind', l.kind, 'epoch', l.epoch, 'clock', l.clock,
-                                         'hash', encode(l.hash, 'hex')),
-            'tag', encode(r.tag, 'hex'),
-            'salt', encode(r.salt, 'hex'),
-            'remains', 'copies outside the model: write-ahead log and backups until they expire, replicas, the table''s own dead rows until vacuumed'
-        )
-        from mempair.receipt r
-        left join mempair.ledger l on l.model_id = r.model_id and l.seq = r.ledger_seq
-        where r.model_id = model.id and r.row_key = receipt.row_key
-        order by r.ledger_seq desc
-        limit 1
+        select case model.unlearner when 'passive' then 2 else 1 end * s.clock / (fixed ->> 'G')::float8
+            * sqrt(model.gamma * (fixed ->> 'lam')::float8 * (s.cap / 1e12) / nullif(cardinality(s.anchor), 0))
+        from mempair.state s where s.model_id = model.id
     );
 end $$;

@@ -1,8 +1,8 @@
 """Ed25519 keys in the text forms of signed notes; they live in files, never in the database.
 
-    public   <name>+<id in hex>+<base64(0x01 ‖ public key)>
-    private  PRIVATE+KEY+<name>+<id in hex>+<base64(0x01 ‖ seed)>
-    id       the first 4 bytes of SHA-256(<name> ‖ 0x0A ‖ 0x01 ‖ public key)
+public   <name>+<id in hex>+<base64(0x01 ‖ public key)>
+private  PRIVATE+KEY+<name>+<id in hex>+<base64(0x01 ‖ seed)>
+id       the first 4 bytes of SHA-256(<name> ‖ 0x0A ‖ 0x01 ‖ public key)
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class PublicKey:
         name, key_id, raw = _parse(text.strip())
         key = cls(name, raw)
         if key.id != key_id:
-            raise errors.InvalidKey(f"The id in {text.strip()!r} is not the key's.", remedy="Copy the whole line again.")
+            raise errors.InvalidKey(
+                f"The id in {text.strip()!r} is not the key's.", remedy="Copy the whole line again."
+            )
         return key
 
     def verifies(self, signature: bytes, message: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Signed notes and checkpoints, in the text formats that transparency-log tools read.
 
-    note        lines of text, an empty line, then for each signature: — <key name> <base64(key id ‖ signature)>
-    checkpoint  a note whose text is three lines: origin (which log), number of entries, base64 of the Merkle root
+note        lines of text, an empty line, then for each signature: — <key name> <base64(key id ‖ signature)>
+checkpoint  a note whose text is three lines: origin (which log), number of entries, base64 of the Merkle root
 """
 
 from __future__ import annotations

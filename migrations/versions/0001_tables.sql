@@ -30,6 +30,8 @@ create table mempair.model (
     on_null          text not null default 'skip' check (on_null in ('skip', 'impute')),
     on_exhausted     text not null default 'retrain' check (on_exhausted in ('retrain', 'halt')),
     categories       jsonb check (jsonb_typeof(categories) = 'object'),
+    subject          text,
+    keep_receipts    interval not null default '90 days' check (keep_receipts >= interval '0'),
     epoch            integer not null default 0,
     constants        jsonb,
     status           text not null default 'calibrating'
@@ -42,6 +44,7 @@ comment on column mempair.model.features is 'Labels: the column names at creatio
 comment on column mempair.model.lambda is 'NULL: chosen at calibration.';
 comment on column mempair.model.m is 'NULL: the split follows the clock (capacity).';
 comment on column mempair.model.categories is 'Declared categories per text feature, {"plan": ["basic", "pro"]}; otherwise observed at calibration.';
+comment on column mempair.model.subject is 'The column that says whose row it is; one receipt covers all rows of a person.';
 comment on column mempair.model.constants is 'Frozen constants of the epoch, written by the worker.';
 
 create table mempair.former_model (
@@ -81,6 +84,7 @@ create table mempair.state (
     largest      bigint not null default 0,
     ledger_seq   bigint not null default 0,
     ledger_hash  bytea,
+    attest_salt  bytea,
     check (spent <= cap)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 -- External: doubles do not compress, so do not spend time trying.
@@ -131,27 +135,43 @@ comment on column mempair.published.centers is 'What a missing numeric feature c
 create table mempair.ledger (
     model_id  integer not null,
     seq       bigint not null check (seq >= 1),
-    at        timestamptz not null,
+    at        timestamptz not null check (isfinite(at)),
     kind      text not null check (kind in ('epoch', 'calibrated', 'gate_opened', 'learned', 'unlearned', 'cancelled',
                                             'rejected', 'exhausted', 'retrained', 'purged', 'attested', 'config')),
-    epoch     integer not null,
-    clock     bigint not null,
+    epoch     integer not null check (epoch >= 0),
+    clock     bigint not null check (clock >= 0),
     rows      bigint not null default 0 check (rows >= 0),
     rho       bigint not null default 0 check (rho >= 0),
-    rho_spent bigint not null default 0 check (rho_spent >= 0),
-    rho_cap   bigint check (rho_cap >= 0),
-    tag       bytea,
+    rho_spent bigint not null default 0 check (rho_spent >= rho),
+    rho_cap   bigint check (rho_cap >= rho_spent),
+    tag       bytea check (octet_length(tag) = 32),
     detail    text,
     body      bytea not null,
-    prev      bytea not null,
-    hash      bytea not null,
-    primary key (model_id, seq)
+    prev      bytea not null check (octet_length(prev) = 32),
+    hash      bytea not null check (octet_length(hash) = 32),
+    primary key (model_id, seq),
+    -- Which columns belong to which kind.
+    constraint rows_of_kind check (case
+        when kind in ('unlearned', 'cancelled') then rows = 1
+        when kind in ('calibrated', 'gate_opened', 'learned', 'rejected') then rows >= 1
+        when kind in ('exhausted', 'purged', 'attested', 'config') then rows = 0
+        else true end),
+    constraint rho_of_kind check (rho = 0 or kind = 'unlearned'),
+    constraint cap_of_kind check (case
+        when kind = 'retrained' then true
+        else (rho_cap is not null) = (kind in ('calibrated', 'exhausted') or rho > 0) end),
+    constraint tag_of_kind check ((tag is not null) = (kind in ('unlearned', 'cancelled', 'attested'))),
+    constraint detail_of_kind check (case
+        when kind = 'unlearned' then (detail is null and rho > 0) or (detail is not distinct from 'by exact retrain' and rho = 0)
+        when kind = 'cancelled' then detail is not null and detail in ('cancelled', 'never learned')
+        else (detail is not null) = (kind in ('epoch', 'calibrated', 'exhausted', 'retrained', 'purged', 'attested', 'config')) end)
 );
-comment on table mempair.ledger is 'The odometer: append-only, no features, no keys; budgets in units of 1e-12 rho; hash = sha256(0x00 || prev || body).';
+comment on table mempair.ledger is 'The odometer: append-only, no features, no keys; budgets in units of 1e-12 rho; hash = sha256(0x02 || prev || body).';
 
 create table mempair.receipt (
     model_id     integer not null,
     row_key      text not null,
+    subject      text,
     tag          bytea not null,
     salt         bytea not null,
     ledger_seq   bigint not null,
@@ -161,6 +181,15 @@ create table mempair.receipt (
     created_at   timestamptz not null default now(),
     primary key (model_id, row_key, ledger_seq)
 );
+create index on mempair.receipt (model_id, subject) where subject is not null;
+comment on table mempair.receipt is 'What opens a tag of the ledger; deleted once consumed or expired, and then nothing links the entry to the row.';
+
+create table mempair.granted (
+    role_name name not null,
+    kind      text not null check (kind in ('worker', 'reader', 'auditor')),
+    primary key (role_name, kind)
+);
+comment on table mempair.granted is 'Who works, reads and audits: new models are granted to them too.';
 
 create table mempair.rejected (
     id       bigint generated always as identity primary key,
