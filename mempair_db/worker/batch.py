@@ -6,9 +6,6 @@ meanwhile, even with a smaller number, is not in the snapshot and stays for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -17,30 +14,14 @@ from psycopg import IsolationLevel
 from psycopg.errors import UniqueViolation
 
 from mempair_db.catalog import arrays, models
-from mempair_db.catalog.ledger import Ledger, new_tag
 from mempair_db.catalog.models import Model
 from mempair_db.catalog.queries import query
 from mempair_db.pair.calibration import calibrate
 from mempair_db.pair.odometer import UNITS
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes, Plan, plan
-
-
-@dataclass
-class Outcome:
-    """What one transaction did to a model."""
-
-    learned: int = 0
-    unlearned: int = 0
-    cancelled: int = 0
-    rejected: int = 0
-    retrained: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def worked(self) -> bool:
-        """Whether anything changed, so that it is worth looking again at once."""
-        return bool(self.learned or self.unlearned or self.cancelled or self.rejected or self.notes)
+from mempair_db.worker.faults import point
+from mempair_db.worker.record import Outcome, Record
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
@@ -52,62 +33,49 @@ def prepare(connection: psycopg.Connection[Any]) -> None:
 
 def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
     """Apply the next events of a model. Does nothing while another worker has the model."""
-    outcome = Outcome()
     with connection.transaction():
         model = models.lease(connection, model_id)
-        if model is None or model.status == "exhausted":
-            return outcome
+        if model is None or model.status not in ("calibrating", "learning", "ready"):
+            return Outcome()
+        point("leased")
         changes = queue.read(connection, model)
+        point("read")
+        record = Record(model)
         if len(changes):
-            _apply(connection, model, changes, outcome)
-    return outcome
+            _apply(connection, model, changes, record)
+    point("committed")
+    return record.outcome
 
 
-def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, outcome: Outcome) -> None:
-    ledger = open_ledger(model)
+def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record) -> None:
     truncated = np.flatnonzero(changes.op == queue.TRUNCATE)
     if len(truncated):
-        _truncate(connection, model, changes.take(slice(0, int(truncated[-1]) + 1)), ledger, outcome)
+        _truncate(connection, model, changes.take(slice(0, int(truncated[-1]) + 1)), record)
         return
-    known = _learned(
-        connection, model, [key for key, op in zip(changes.keys, changes.op, strict=True) if op == queue.DELETE]
-    )
+    known = _learned(connection, model, changes.keys_of(queue.DELETE))
     reduced = _plan(model, changes, known)
-    if model.pair.epoch is None and not _calibrate(model, changes, reduced, ledger, outcome):
-        _drop(connection, model, changes, reduced, ledger, outcome)
+    if reduced.poison:
+        _fail(connection, model, reduced.poison, record)
         return
+    if model.pair.epoch is None:
+        if len(reduced.events) < model.pair.parameters.calibration_rows:
+            _cancel_waiting(connection, model, changes, reduced, record)
+            return
+        start_epoch(model, changes.take(reduced.events), record)
+
     affordable = model.pair.affordable(changes.op[reduced.events])
     exhausted = affordable < len(reduced.events)
     if exhausted:
         changes = changes.take(slice(0, reduced.events[affordable]))
         reduced = _plan(model, changes, known)
-    try:
-        with connection.transaction():
-            _write_learned(connection, model, changes, reduced)
-    except UniqueViolation:  # a row that was learned already came again; rare, so nobody looks before
-        known |= _learned(connection, model, changes.keys)
-        reduced = _plan(model, changes, known)
-        _write_learned(connection, model, changes, reduced)
-    _file(connection, model, changes, reduced, ledger, outcome)
-    _step(connection, model, changes, reduced, ledger, outcome)
+    reduced = _move_to_learned(connection, model, changes, reduced, known)
+    point("queue emptied")
+    _file(changes, reduced, record)
+    _step(model, changes.take(reduced.events), record)
+    point("stepped")
     if exhausted:
-        _exhaust(model, ledger, outcome)
-    if len(changes):
-        for half in ("a", "b"):
-            connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[-1])})
-    close(connection, model, ledger)
-
-
-def open_ledger(model: Model) -> Ledger:
-    """Continue the model's ledger."""
-    return Ledger(model.id, model.ledger_seq, model.ledger_hash, datetime.now(timezone.utc))
-
-
-def close(connection: psycopg.Connection[Any], model: Model, ledger: Ledger) -> None:
-    """Write the ledger and, with it, the state that it describes."""
-    ledger.write(connection)
-    model.ledger_seq, model.ledger_hash = ledger.seq, ledger.head
-    models.save(connection, model)
+        _exhaust(model, record)
+    record.write(connection)
 
 
 def _learned(connection: psycopg.Connection[Any], model: Model, keys: list[str]) -> set[str]:
@@ -120,16 +88,7 @@ def _plan(model: Model, changes: Changes, known: set[str]) -> Plan:
     return plan(changes, known, impute=parameters.on_null == "impute", regression=parameters.regression)
 
 
-def _calibrate(model: Model, changes: Changes, reduced: Plan, ledger: Ledger, outcome: Outcome) -> bool:
-    """Start an epoch if enough rows wait for it."""
-    if len(reduced.events) < model.pair.parameters.calibration_rows:
-        return False
-    rows = changes.take(reduced.events)
-    start_epoch(model, rows, ledger, outcome)
-    return True
-
-
-def start_epoch(model: Model, rows: Changes, ledger: Ledger, outcome: Outcome) -> None:
+def start_epoch(model: Model, rows: Changes, record: Record) -> None:
     """Fix the constants of a new epoch from these rows."""
     pair = model.pair
     model.epoch += 1
@@ -137,125 +96,95 @@ def start_epoch(model: Model, rows: Changes, ledger: Ledger, outcome: Outcome) -
     epoch = calibrate(pair.parameters, rows.x, rows.c, rows.y, declared=declared, number=model.epoch)
     pair.start(epoch)
     model.status, model.reason = "learning", None
-    note = f"lambda={epoch.constants.lam:.6g} d={epoch.d} rho={epoch.cap / UNITS:.6g}"
-    ledger.append("calibrated", epoch=model.epoch, clock=0, rows=epoch.calibration_rows, rho_cap=epoch.cap, detail=note)
-    outcome.notes.append(f"epoch {model.epoch} calibrated on {epoch.calibration_rows} rows: {note}")
+    detail = f"lambda={epoch.constants.lam:.6g} d={epoch.d} rho={epoch.cap / UNITS:.6g}"
+    record.enter("calibrated", rows=epoch.calibration_rows, rho_cap=epoch.cap, detail=detail)
+    record.note(f"epoch {model.epoch} calibrated on {epoch.calibration_rows} rows: {detail}")
 
 
-def _drop(
-    connection: psycopg.Connection[Any],
-    model: Model,
-    changes: Changes,
-    reduced: Plan,
-    ledger: Ledger,
-    outcome: Outcome,
+def _cancel_waiting(
+    connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan, record: Record
 ) -> None:
     """Before calibration rows wait in the queue; only what will never be learned leaves it."""
-    gone = [*reduced.cancelled, *reduced.dropped, *(i for i, _ in reduced.rejected)]
-    if not gone:
-        return
-    _file(connection, model, changes, reduced, ledger, outcome)
-    for half in ("a", "b"):
-        connection.execute(model.statement(f"delete_some_{half}"), {"seqs": changes.seq[sorted(gone)].tolist()})
-    close(connection, model, ledger)
+    gone = sorted([*reduced.cancelled, *reduced.dropped, *(i for i, _ in reduced.rejected)])
+    if gone:
+        for half in ("a", "b"):
+            connection.execute(model.statement(f"delete_some_{half}"), {"seqs": changes.seq[gone].tolist()})
+        _file(changes, reduced, record)
+        record.write(connection)
 
 
-def _file(
-    connection: psycopg.Connection[Any],
-    model: Model,
-    changes: Changes,
-    reduced: Plan,
-    ledger: Ledger,
-    outcome: Outcome,
-) -> None:
-    """Enter cancelled deletions, with their receipts, and rejected rows."""
-    cancelled_pairs = {changes.keys[i] for i in reduced.dropped}
-    clock = model.pair.tally("clock") if model.pair.epoch else 0
-    spent = model.pair.odometer.spent if model.pair.epoch else 0
-    receipts = []
-    for i in reduced.cancelled:
-        kind = "cancelled" if changes.keys[i] in cancelled_pairs else "never learned"
-        tag, salt = new_tag(changes.keys[i])
-        seq = ledger.append("cancelled", epoch=model.epoch, clock=clock, rows=1, rho_spent=spent, tag=tag, detail=kind)
-        receipts.append((model.id, changes.keys[i], tag, salt, seq, changes.captured_at[i], ledger.at, kind))
-    write_receipts(connection, receipts)
-    if reduced.rejected:
-        with connection.cursor().copy(query("copy_rejected")) as copy:
-            for i, reason in reduced.rejected:
-                copy.write_row((model.id, int(changes.seq[i]), changes.keys[i], int(changes.op[i]), reason))
-        ledger.append("rejected", epoch=model.epoch, clock=clock, rows=len(reduced.rejected), rho_spent=spent)
-    outcome.cancelled += len(reduced.cancelled)
-    outcome.rejected += len(reduced.rejected)
+def _move_to_learned(
+    connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan, known: set[str]
+) -> Plan:
+    """Empty the queue of this batch, and enter what it inserts in `learned`, with consecutive ticks."""
+    if not len(changes):
+        return reduced
+    try:
+        with connection.transaction():
+            _move(connection, model, changes, reduced)
+    except UniqueViolation:  # a row that was learned already came again; rare, so nobody looks before
+        reduced = _plan(model, changes, known | _learned(connection, model, changes.keys))
+        _move(connection, model, changes, reduced)
+    return reduced
 
 
-def _write_learned(connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan) -> None:
-    """Keep `learned` in step: deleted rows leave it, inserted rows enter with their ticks."""
+def _move(connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan) -> None:
     forgotten = [changes.keys[i] for i in reduced.events if changes.op[i] == queue.DELETE]
     if forgotten:
         connection.execute(query("forget_learned"), {"model": model.id, "keys": forgotten})
-    inserted = (changes.keys[i] for i in reduced.events if changes.op[i] == queue.INSERT)
-    copy_learned(connection, model.id, inserted, model.pair.tally("clock") + 1)
+    inserted = np.zeros(len(changes), bool)
+    inserted[reduced.events] = True
+    inserted &= changes.op == queue.INSERT
+    connection.execute(
+        model.statement("move_to_learned"),
+        {
+            "model": model.id,
+            "last": int(changes.seq[-1]),
+            "clock": model.pair.tally("clock"),
+            "others": changes.seq[~inserted].tolist(),
+        },
+    )
 
 
-def copy_learned(connection: psycopg.Connection[Any], model_id: int, keys: Iterable[str], first_tick: int) -> None:
-    """Enter rows with consecutive ticks."""
-    with connection.cursor().copy(query("copy_learned")) as copy:
-        copy.set_types(["int4", "text", "int8"])
-        for tick, key in enumerate(keys, first_tick):
-            copy.write_row((model_id, key, tick))
+def _file(changes: Changes, reduced: Plan, record: Record) -> None:
+    """Enter the deletions that cost nothing, and the rows that cannot be learned."""
+    pairs = {changes.keys[i] for i in reduced.dropped}
+    for i in reduced.cancelled:
+        kind = "cancelled" if changes.keys[i] in pairs else "never learned"
+        record.deletion("cancelled", kind, changes.keys[i], changes.captured_at[i], detail=kind)
+    for i, reason in reduced.rejected:
+        record.reject(int(changes.seq[i]), changes.keys[i], int(changes.op[i]), reason)
 
 
-def write_receipts(connection: psycopg.Connection[Any], receipts: list[tuple[Any, ...]]) -> None:
-    """Keep what a person can fetch as proof."""
-    if receipts:
-        with connection.cursor().copy(query("copy_receipts")) as copy:
-            for row in receipts:
-                copy.write_row(row)
-
-
-def _step(
-    connection: psycopg.Connection[Any],
-    model: Model,
-    changes: Changes,
-    reduced: Plan,
-    ledger: Ledger,
-    outcome: Outcome,
-) -> None:
+def _step(model: Model, events: Changes, record: Record) -> None:
     """Run the kernel over the batch and enter what it did."""
     pair = model.pair
-    events = changes.take(reduced.events)
     was_ready, clock, spent = pair.ready, pair.tally("clock"), pair.odometer.spent
     applied = pair.apply(events.op, events.x, events.y, events.c)
     clocks = clock + np.cumsum(events.op == queue.INSERT)
-    receipts = []
-    for i, rho in zip(np.flatnonzero(events.op == queue.DELETE), applied.spent, strict=True):
+    for i, rho in zip(np.flatnonzero(events.op == queue.DELETE).tolist(), applied.spent, strict=True):
         spent += rho
-        tag, salt = new_tag(events.keys[i])
-        seq = ledger.append(
+        record.deletion(
             "unlearned",
-            epoch=model.epoch,
+            "unlearned",
+            events.keys[i],
+            events.captured_at[i],
             clock=int(clocks[i]),
-            rows=1,
             rho=rho,
             rho_spent=spent,
             rho_cap=pair.odometer.cap,
-            tag=tag,
         )
-        receipts.append((model.id, events.keys[i], tag, salt, seq, events.captured_at[i], ledger.at, "unlearned"))
-    write_receipts(connection, receipts)
-    learned = len(events) - len(receipts)
-    common: dict[str, Any] = {"epoch": model.epoch, "clock": pair.tally("clock"), "rho_spent": spent}
+    learned = len(events) - len(applied.spent)
     if learned:
-        ledger.append("learned", rows=learned, **common)
+        record.enter("learned", rows=learned)
+        record.outcome.learned += learned
     if pair.ready and not was_ready:
-        ledger.append("gate_opened", rows=pair.tally("rows"), **common)
-        outcome.notes.append(f"gate opened after {pair.tally('rows')} rows")
+        record.enter("gate_opened", rows=pair.tally("rows"))
+        record.note(f"gate opened after {pair.tally('rows')} rows")
     model.status = "ready" if pair.ready else "learning"
-    outcome.learned += learned
-    outcome.unlearned += len(receipts)
 
 
-def _exhaust(model: Model, ledger: Ledger, outcome: Outcome) -> None:
+def _exhaust(model: Model, record: Record) -> None:
     """Say that the next deletion does not fit; the loop retrains or halts, as the model's policy says."""
     budget = model.pair.odometer
     if model.pair.price(model.pair.tally("clock")) == 0:
@@ -263,27 +192,30 @@ def _exhaust(model: Model, ledger: Ledger, outcome: Outcome) -> None:
     else:
         model.reason = f"the deletion budget is spent after {budget.deletions} deletions"
     model.status = "exhausted"
-    ledger.append(
-        "exhausted",
-        epoch=model.epoch,
-        clock=model.pair.tally("clock"),
-        rho_spent=budget.spent,
-        rho_cap=budget.cap,
-        detail=model.reason,
+    record.enter("exhausted", rho_cap=budget.cap, detail=model.reason)
+    record.note(f"exhausted: {model.reason}")
+
+
+def _fail(connection: psycopg.Connection[Any], model: Model, poison: list[tuple[int, str]], record: Record) -> None:
+    """Stop the model loudly: a deletion that cannot be unlearned must not be skipped. A retrain serves it."""
+    reason = poison[0][1]
+    model.status = "failed"
+    model.reason = (
+        f"{len(poison)} captured deletions cannot be unlearned ({reason}); `mempair retrain` serves them exactly"
     )
-    outcome.notes.append(f"exhausted: {model.reason}")
+    record.enter("config", detail=f"failed: {len(poison)} deletions cannot be unlearned: {reason}")
+    record.note(f"failed: {model.reason}")
+    record.write(connection)
 
 
-def _truncate(
-    connection: psycopg.Connection[Any], model: Model, changes: Changes, ledger: Ledger, outcome: Outcome
-) -> None:
+def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record) -> None:
     """Forget everything: whatever came before the TRUNCATE is void."""
     rows = connection.execute(query("forget_all_learned"), {"model": model.id}).rowcount
+    for half in ("a", "b"):
+        connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[-1])})
     model.epoch += 1
     model.pair.reset()
     model.status, model.reason = "calibrating", None
-    ledger.append("epoch", epoch=model.epoch, clock=0, rows=rows, detail="truncate")
-    for half in ("a", "b"):
-        connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[-1])})
-    close(connection, model, ledger)
-    outcome.notes.append(f"table truncated: {rows} rows forgotten")
+    record.enter("epoch", rows=rows, detail="truncate")
+    record.note(f"table truncated: {rows} rows forgotten")
+    record.write(connection)

@@ -6,6 +6,7 @@ is there too was never learned, so both are dropped, and the delete of a row tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,7 +37,7 @@ class Changes:
     op: npt.NDArray[np.int16]
     keys: list[str]
     x: Matrix
-    c: list[tuple[str | None, ...]]
+    c: Sequence[tuple[str | None, ...]]  # empty if the model has no text features
     y: Vector
     captured_at: list[datetime | None]
 
@@ -44,15 +45,21 @@ class Changes:
         """Return how many events there are."""
         return len(self.seq)
 
-    def take(self, which: list[int] | slice) -> Changes:
+    def keys_of(self, op: int) -> list[str]:
+        """Return the keys of the events of one kind."""
+        return [self.keys[i] for i in np.flatnonzero(self.op == op).tolist()]
+
+    def take(self, which: list[int] | range | slice) -> Changes:
         """Return some of the events."""
-        index = range(len(self))[which] if isinstance(which, slice) else which
+        if len(self) == (len(which) if not isinstance(which, slice) else -1):
+            return self
+        index = list(range(len(self))[which] if isinstance(which, slice) else which)
         return Changes(
             self.seq[index],
             self.op[index],
             [self.keys[i] for i in index],
             self.x[index],
-            [self.c[i] for i in index],
+            [self.c[i] for i in index] if len(self.c) else (),
             self.y[index],
             [self.captured_at[i] for i in index],
         )
@@ -71,8 +78,8 @@ def read(connection: psycopg.Connection[Any], model: Model) -> Changes:
         op=ops,
         keys=list(keys),
         x=numbers(list(x), model.numbers),
-        c=[arrays.texts(data) if data is not None else () for data in c],
-        y=np.array([value if value is not None else np.nan for value in y], float),
+        c=texts(list(c), model.texts),
+        y=np.array(y, float),  # None becomes NaN
         captured_at=list(at),
     )
 
@@ -88,14 +95,24 @@ def numbers(rows: list[bytes | None], width: int) -> Matrix:
     return x
 
 
+def texts(rows: list[bytes | None], width: int) -> Sequence[tuple[str | None, ...]]:
+    """Decode the text columns; a row of another width counts as missing."""
+    if width == 0:
+        return ()
+    missing = (None,) * width
+    decoded = (arrays.texts(data) if data is not None else missing for data in rows)
+    return [values if len(values) == width else missing for values in decoded]
+
+
 @dataclass
 class Plan:
     """What a batch comes to. Numbers are positions in its `Changes`."""
 
-    events: list[int] = field(default_factory=list)  # to be applied, in order
+    events: list[int] | range = field(default_factory=list)  # to be applied, in order
     cancelled: list[int] = field(default_factory=list)  # deletes of rows that were never learned
     dropped: list[int] = field(default_factory=list)  # the inserts that those deletes cancel
     rejected: list[tuple[int, str]] = field(default_factory=list)
+    poison: list[tuple[int, str]] = field(default_factory=list)  # deletes of learned rows that say nothing usable
 
 
 def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regression: bool) -> Plan:
@@ -103,6 +120,10 @@ def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regressio
     result = Plan()
     reasons = _unusable(changes, impute=impute, regression=regression)
     known = set(learned)
+    keys = set(changes.keys)
+    if len(keys) == len(changes) and known.isdisjoint(keys) and not any(reasons) and not (changes.op == DELETE).any():
+        result.events = range(len(changes))  # the usual batch: new rows only
+        return result
     waiting: dict[str, int] = {}  # inserts of this batch that no later event has cancelled
     kept: set[int] = set()
     for i, (op, key) in enumerate(zip(changes.op.tolist(), changes.keys, strict=True)):
@@ -114,6 +135,8 @@ def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regressio
             elif key in known:
                 known.discard(key)
                 kept.add(i)
+                if reasons[i]:
+                    result.poison.append((i, reasons[i]))
             else:
                 result.cancelled.append(i)
         elif reasons[i]:
@@ -136,8 +159,8 @@ def _unusable(changes: Changes, *, impute: bool, regression: bool) -> list[str]:
     if not impute:
         for i in np.flatnonzero(missing).tolist():
             reasons[i] = "missing value"
-        for i, texts in enumerate(changes.c):
-            if None in texts:
+        for i, values in enumerate(changes.c):
+            if None in values:
                 reasons[i] = "missing value"
     good = np.isfinite(changes.y) if regression else np.abs(changes.y) == 1.0
     for i in np.flatnonzero(~good).tolist():

@@ -52,6 +52,18 @@ delete from mempair.learned l where l.model_id = %(model)s and l.row_key = any (
 -- forget_all_learned --
 delete from mempair.learned l where l.model_id = %(model)s
 
+-- move_to_learned --
+-- One pass over the queue: the batch leaves it, its inserts enter `learned` in the order of capture.
+with gone_a as (
+    delete from {a} where seq <= %(last)s returning seq, row_key
+), gone_b as (
+    delete from {b} where seq <= %(last)s returning seq, row_key
+)
+insert into mempair.learned (model_id, row_key, tick)
+select %(model)s, q.row_key, %(clock)s + row_number() over (order by q.seq)
+from (select * from gone_a union all select * from gone_b) as q
+where q.seq <> all (%(others)s::bigint[])
+
 -- copy_learned --
 copy mempair.learned (model_id, row_key, tick) from stdin
 

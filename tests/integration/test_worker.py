@@ -15,8 +15,9 @@ from mempair_db.catalog.connect import connect
 from mempair_db.pair.model import MemoryPair
 from mempair_db.pair.state import State
 from mempair_db.worker import batch, changes
-from mempair_db.worker.batch import Outcome, apply_batch
+from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
+from mempair_db.worker.record import Outcome
 from mempair_db.worker.retrain import retrain
 
 CREATE = """
