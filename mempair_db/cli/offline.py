@@ -1,0 +1,108 @@
+"""Away from production: export, replay, and the ledger's views for DuckDB."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mempair_db import server
+from mempair_db.cli.common import AsJson, Dsn, app, out, show, talk
+from mempair_db.cli.start import sql_app
+
+MaybeName = Annotated[str | None, typer.Argument(help="The model's name; may be left out if there is only one.")]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", help="Work on an export made with --rows instead of the database.", show_default=False),
+]
+
+
+def address(dsn: str | None, folder: Path | None) -> str:
+    """Return the database's address; an export needs none."""
+    return "" if folder is not None else server.ensure(dsn)
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Option("--out", help="A new folder.")],
+    name: Annotated[str | None, typer.Argument(help="The model's name; default: all models.")] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="Also the surviving rows: personal data.")] = False,
+    route: Annotated[str | None, typer.Option(help="adbc: never use DuckDB's postgres extension.")] = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write ledger, constants and learned order to Parquet and a DuckDB file, for work away from production."""
+    from mempair_db.replay.export import export as write  # noqa: PLC0415 - DuckDB and Arrow take a moment to import
+    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+
+    if rows:
+        talk.print(
+            f"[yellow]Personal data:[/yellow] {folder} will hold keys and features of every surviving row. "
+            "Its files are readable by you alone; a deletion in production does not reach them. "
+            "Remove the folder when you are done.",
+            highlight=False,
+        )
+    done = write(server.ensure(dsn), folder, name=name, rows=rows, route=route, bars=shown_on(talk))
+    if as_json:
+        print(json.dumps(asdict(done), default=str))  # noqa: T201
+        return
+    talk.print(
+        f"{done.models} models, {done.entries} ledger entries, {done.rows} rows in {folder} (by {done.route}). "
+        f"Next: `mempair audit --from {folder}`, or `cd {folder} && duckdb mempair.duckdb`.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def replay(
+    name: MaybeName = None,
+    folder: From = None,
+    since: Annotated[
+        Path | None, typer.Option(help="An earlier export of the same epoch: replay only what came after it.")
+    ] = None,
+    until: Annotated[int | None, typer.Option(help="Stop after this tick and show that model's quality.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--what-if", help="Another constant, such as lambda=0.1; repeat for more.")
+    ] = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the model from the surviving rows and compare it with the live one; exit code 5 if they do not agree."""
+    from mempair_db.replay import folder as folders  # noqa: PLC0415
+    from mempair_db.replay import replay as replays  # noqa: PLC0415
+    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+
+    bars = shown_on(talk)
+    with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
+        if until is not None or change:
+            changes = dict(part.partition("=")[::2] for part in change or ())
+            columns = {"replayed": replays.quality(model, replays.ideal(model, until=until, bars=bars))}
+            if changes:
+                other = replays.what_if(model, changes, until=until, bars=bars)
+                columns["what if"] = replays.quality(model, other)
+            facts = [{"": key, **{c: values[key] for c, values in columns.items()}} for key in columns["replayed"]]
+            show(facts, as_json)
+            return
+        earlier = folders.read(since, model.name) if since is not None else None
+        result = replays.compare(model, since=earlier, bars=bars)
+    if as_json:
+        print(json.dumps({**asdict(result), "holds": result.holds}, indent=2))  # noqa: T201
+    else:
+        from mempair_db.replay.words import comparison  # noqa: PLC0415
+
+        for line in comparison(result):
+            out.print(line, highlight=False, soft_wrap=True)
+    if result.holds is False:
+        raise typer.Exit(5)
+
+
+@sql_app.command("duckdb")
+def sql_duckdb() -> None:
+    """Print the views that an export's DuckDB file has."""
+    from mempair_db.replay.export import VIEWS  # noqa: PLC0415
+
+    print(VIEWS.read_text(encoding="utf-8"), end="")  # noqa: T201

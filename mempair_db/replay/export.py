@@ -1,0 +1,199 @@
+"""`mempair export`: one moment of the database as a folder of Parquet files and a DuckDB file.
+
+    model.parquet     one row a model: what was declared, the epoch's constants, the carried state
+    curvature.parquet    the curvature pairs
+    ledger.parquet    the odometer's ledger, with the bytes that its hashes cover
+    learned.parquet   the ticks of the rows the epoch still knows; no keys
+    rows_<id>.parquet only if asked for: key, features and target of those rows, in tick order. Personal data.
+    mempair.duckdb    the first four as tables, with the views of views.sql
+
+Rows stream through DuckDB, which sorts by tick and may spill into the folder: memory stays at `MEMORY`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import psycopg
+import pyarrow as pa
+from psycopg import IsolationLevel, sql
+from psycopg.rows import dict_row
+
+from mempair_db.catalog.connect import connect
+from mempair_db.catalog.queries import query
+from mempair_db.errors import InvalidParameter, UnknownModel
+from mempair_db.replay import route as routes
+from mempair_db.replay.route import Route
+from mempair_db.replay.talk import Bars, silent
+
+FORMAT: Final = 1
+MEMORY: Final = "512MB"
+DATABASE: Final = "mempair.duckdb"
+VIEWS: Final = Path(__file__).with_name("views.sql")
+TABLES: Final = ("model", "curvature", "ledger", "learned")
+ROW_GROUP: Final = 50_000
+
+FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
+TIME = pa.timestamp("us", tz="UTC")
+# The columns of model.parquet, by type.
+_COLUMNS: Final = (
+    (
+        pa.int64(),
+        "format id m tau calibration_rows version epoch clock rows_learned cap spent deletions largest ledger_seq "
+        "changes_waiting deletions_waiting learned_rows receipts_kept rejected_rows queue_bytes",
+    ),
+    (
+        pa.string(),
+        "name source_schema source_table target positive loss unlearner on_null on_exhausted constants status reason "
+        "server_version",
+    ),
+    (pa.float64(), "epsilon delta gamma lambda kappa clip"),
+    (pa.binary(), "tally block ledger_hash"),
+    (pa.bool_(), "ready"),
+    (FLOATS, "anchor theta"),
+    (TEXTS, "key_columns features numeric_features text_features"),
+    (TIME, "created_at oldest_deletion exported_at"),
+)
+MODEL = pa.schema([(name, kind) for kind, names in _COLUMNS for name in names.split()])
+WINDOW = pa.schema([("model_id", pa.int64()), ("slot", pa.int64()), ("v", FLOATS), ("r", FLOATS)])
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    folder: Path
+    models: int
+    entries: int
+    rows: int
+    route: str
+
+
+def export(
+    dsn: str,
+    folder: Path,
+    *,
+    name: str | None = None,
+    rows: bool = False,
+    route: str | None = None,
+    bars: Bars = silent,
+) -> Exported:
+    """Write one model, or all of them, to `folder`, which must be new or empty."""
+    with _private(folder), connect(dsn) as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        models = _models(connection, name)
+        snapshot = connection.execute(query("replay_share_snapshot")).fetchone()
+        way = routes.choose(connection.info.dsn if dsn == "" else dsn, (snapshot or ("",))[0], route)
+        try:
+            return _write(connection, way, folder, models, rows, bars)
+        finally:
+            way.close()
+
+
+def _models(connection: psycopg.Connection[Any], name: str | None) -> list[dict[str, Any]]:
+    cursor = connection.cursor(row_factory=dict_row)
+    if name is not None:
+        connection.execute("select mempair.find_model(%s)", [name])
+    models = cursor.execute(query("replay_models"), {"name": name}).fetchall()
+    if not models:
+        raise UnknownModel("this database has none.", remedy="Create one with mempair.create_model.")
+    return models
+
+
+def _write(
+    connection: psycopg.Connection[Any], way: Route, folder: Path, models: list[dict[str, Any]], rows: bool, bars: Bars
+) -> Exported:
+    numbers = [model["id"] for model in models]
+    window = connection.cursor(row_factory=dict_row).execute(query("replay_window"), {"models": numbers}).fetchall()
+    size = connection.execute(query("replay_ledger_size"), {"models": numbers}).fetchone()
+    entries = int(size[0]) if size else 0
+    learned = sum(model["learned_rows"] for model in models)
+    with duckdb.connect(str(folder / DATABASE)) as duck:
+        _limit(duck, folder)
+        _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
+        _store(duck, "curvature", window, WINDOW)
+        for table, order, total in (("ledger", "model_id, seq", entries), ("learned", "model_id, tick", learned)):
+            statement = sql.SQL(query({"ledger": "replay_ledger", "learned": "replay_ticks"}[table]))
+            text = statement.format(models=sql.Literal(numbers)).as_string(connection)
+            with bars(f"Exporting the {table} entries", total) as advance, way.read(duck, text, advance) as stream:
+                duck.execute(f"create table {table} as select * from {stream} order by {order}")  # noqa: S608
+        written = sum(_rows(connection, way, duck, folder, model, bars) for model in models) if rows else 0
+        duck.execute(VIEWS.read_text(encoding="utf-8"))
+        for table in TABLES:
+            target = _quoted(folder / f"{table}.parquet")
+            duck.execute(f"copy {table} to {target} (format parquet, compression zstd)")
+    return Exported(folder, len(models), entries, written, way.name)
+
+
+def _rows(
+    connection: psycopg.Connection[Any],
+    way: Route,
+    duck: duckdb.DuckDBPyConnection,
+    folder: Path,
+    model: dict[str, Any],
+    bars: Bars,
+) -> int:
+    """Write the surviving rows of one model in tick order; return how many there are."""
+    extractors = {f: sql.Identifier("mempair", f"{f}_{model['id']}") for f in ("key", "x", "c", "y")}
+    source = sql.Identifier(model["source_schema"], model["source_table"])
+    statement = sql.SQL(query("replay_rows")).format(source=source, model=sql.Literal(model["id"]), **extractors)
+    target = folder / f"rows_{model['id']}.parquet"
+    with (
+        bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance,
+        way.read(duck, statement.as_string(connection), advance) as stream,
+    ):
+        copied = duck.execute(
+            f"copy (select * from {stream} order by tick) to {_quoted(target)} "  # noqa: S608 - names of our own
+            f"(format parquet, compression snappy, row_group_size {ROW_GROUP})"
+        ).fetchone()
+    duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
+    return int(copied[0]) if copied else 0
+
+
+def _store(duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    known = [{name: row.get(name) for name in schema.names} for row in rows]
+    duck.register("given", pa.Table.from_pylist(known, schema=schema))
+    duck.execute(f'create table "{table}" as select * from given')  # noqa: S608
+    duck.unregister("given")
+
+
+def _limit(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Keep to the memory limit, spill next to the result, find its files by name, and never reach for a network."""
+    duck.execute(f"set memory_limit = '{MEMORY}'")
+    duck.execute(f"set temp_directory = {_quoted(folder / 'spill')}")
+    duck.execute(f"set file_search_path = {_quoted(folder)}")
+    duck.execute("set preserve_insertion_order = true")
+    duck.execute("set TimeZone = 'UTC'")
+
+
+@contextmanager
+def _private(folder: Path) -> Iterator[None]:
+    """Make the folder and everything written in it readable by its owner only; take it back if that fails."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidParameter(f"{folder} is there already and not empty.", remedy="Choose a new folder for --out.")
+    existed = folder.exists()
+    before = os.umask(0o077)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        if existed:
+            folder.mkdir(mode=0o700)
+        raise
+    finally:
+        os.umask(before)
+        shutil.rmtree(folder / "spill", ignore_errors=True)
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,108 @@
+"""How rows leave Postgres: as Arrow batches through ADBC, or through DuckDB's own postgres extension.
+
+ADBC works with any DuckDB and needs no download. The extension is used only where a wheel of exactly DuckDB's version
+is installed (`duckdb-extension-postgres-scanner`): another version is refused by DuckDB. Both read the snapshot of the
+transaction that counted the rows, so an export is one moment of the database however long it takes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+
+EXTENSION: Final = "duckdb_extension_postgres_scanner"
+
+Advance = Callable[[int], None]
+
+
+class Adbc:
+    """Reads with `adbc-driver-postgresql`."""
+
+    name = "adbc"
+
+    def __init__(self, dsn: str, snapshot: str) -> None:
+        """Open a read-only transaction on that snapshot."""
+        self._connection = dbapi.connect(dsn)
+        with self._connection.cursor() as cursor:
+            cursor.execute("set transaction isolation level repeatable read read only")
+            cursor.execute(f"set transaction snapshot '{snapshot}'")
+
+    @contextmanager
+    def read(self, duck: duckdb.DuckDBPyConnection, statement: str, advance: Advance) -> Iterator[str]:
+        """Make the statement's rows the DuckDB relation whose name is given; one batch is in memory at a time."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            reader = cursor.fetch_record_batch()
+            duck.register("stream", pa.RecordBatchReader.from_batches(reader.schema, _counted(reader, advance)))
+            try:
+                yield "stream"
+            finally:
+                duck.unregister("stream")
+
+    def close(self) -> None:
+        """End the transaction."""
+        self._connection.close()
+
+
+class Extension:
+    """Reads with DuckDB's postgres extension."""
+
+    name = "postgres extension"
+
+    def __init__(self, dsn: str, snapshot: str, library: Path) -> None:
+        """Remember where to read; a DuckDB connection attaches itself when it reads."""
+        self._dsn, self._snapshot, self._library = dsn, snapshot, library
+
+    @contextmanager
+    def read(self, duck: duckdb.DuckDBPyConnection, statement: str, advance: Advance) -> Iterator[str]:
+        """Make the statement's rows the DuckDB relation whose name is given."""
+        duck.execute(f"load {_quoted(str(self._library))}")
+        duck.execute(f"attach {_quoted(self._dsn)} as production (type postgres, read_only)")
+        try:
+            duck.execute("begin")
+            duck.execute(
+                f"call postgres_execute('production', {_quoted(f'set transaction snapshot {self._snapshot!r}')})"
+            )
+            yield f"postgres_query('production', {_quoted(statement)})"
+            duck.execute("commit")
+        finally:
+            duck.execute("detach production")
+        advance(0)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+Route = Adbc | Extension
+
+
+def choose(dsn: str, snapshot: str, wanted: str | None = None) -> Route:
+    """Return the route: the extension where its version is DuckDB's, else ADBC; `wanted` insists on one of them."""
+    library = extension() if wanted != "adbc" else None
+    return Extension(dsn, snapshot, library) if library is not None else Adbc(dsn, snapshot)
+
+
+def extension() -> Path | None:
+    """Return the extension's file, if a wheel with exactly DuckDB's version is installed."""
+    spec = importlib.util.find_spec(EXTENSION)
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}"
+    return next(iter(folder.glob("postgres_scanner.duckdb_extension")), None)
+
+
+def _counted(reader: Any, advance: Advance) -> Iterator[Any]:
+    for batch in reader:
+        advance(batch.num_rows)
+        yield batch
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
