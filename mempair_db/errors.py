@@ -50,6 +50,10 @@ class InvalidRow(MempairError):
     sqlstate = "MP104"
 
 
+class ExtraMissing(MempairError):
+    """A package that this command needs is not installed."""
+
+
 class NotInstalled(MempairError):
     """Schema mempair is not installed in this database."""
 
