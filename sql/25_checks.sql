@@ -21,6 +21,7 @@ begin
         ('on_null', quote_nullable(model.on_null), 'is ''skip'' or ''impute''', model.on_null in ('skip', 'impute')),
         ('on_exhausted', quote_nullable(model.on_exhausted), 'is ''retrain'' or ''halt''', model.on_exhausted in ('retrain', 'halt')),
         ('unlearner', quote_nullable(model.unlearner), 'is ''symmetric'' or ''passive''', model.unlearner in ('symmetric', 'passive')),
+        ('keep_receipts', model.keep_receipts::text, 'is a time of at least 0', model.keep_receipts >= interval '0'),
         ('loss', quote_nullable(model.loss), 'is ''logistic'', ''huber'' or null', coalesce(model.loss in ('logistic', 'huber'), true)),
         ('categories', model.categories::text, 'is a JSON object or null', coalesce(jsonb_typeof(model.categories) = 'object', true))
     ) as checked(parameter, value, rule, fine)
@@ -97,6 +98,13 @@ begin
                 using errcode = 'MP004', hint = 'Name other unique columns: key => array[...].';
         end if;
     end loop;
+    if model.subject is not null then
+        select * into described from mempair.describe_column(model.source, model.subject);
+        if mempair.key_expression('', described.base) is null then
+            raise exception 'subject % has type %, which has no unambiguous text form', quote_literal(model.subject), described.base
+                using errcode = 'MP004', hint = 'Name a column with a number, a text or a uuid that says whose row it is.';
+        end if;
+    end if;
     if coalesce(cardinality(model.features), 0) = 0 or array_ndims(model.features) <> 1 then
         raise exception 'parameter features is empty' using errcode = 'MP001', hint = 'Name at least one column.';
     end if;

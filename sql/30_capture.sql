@@ -19,7 +19,8 @@ begin
                 x float8[],
                 c text[],
                 y float8,
-                captured_at timestamptz
+                captured_at timestamptz,
+                subject text
             )', model_id, half);
         execute format('alter table mempair.change_%s_%s alter column x set storage external', model_id, half);
         execute format('revoke all on table mempair.change_%s_%s from public', model_id, half);
@@ -69,6 +70,12 @@ begin
         when texts = '{}' then 'null::text[]'
         else format('array[%s]', array_to_string(texts, ', ')) end);
     execute format(head, 'y') || ')' || format(tail, 'float8', mempair.target_expression(model));
+    if model.subject is not null then
+        select * into described from mempair.describe_column(model.source, model.subject);
+        execute format(head, 'subject') || ')'
+            || format(tail, 'text', mempair.key_expression(format('(r).%I', model.subject), described.base));
+        execute format('revoke all on function mempair.subject_%s from public', model.id);
+    end if;
     -- The linear part of a prediction.
     execute format(head, 'margin') || ', intercept float8, weights float8[], levels text[], level_weights float8[])'
         || format(tail, 'float8', array_to_string(margin, ' + '));
@@ -99,27 +106,30 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     event text := format('mempair.key_%1$s(row(t.*)) as row_key, mempair.x_%1$s(row(t.*)) as x, '
                          'mempair.c_%1$s(row(t.*)) as c, mempair.y_%1$s(row(t.*)) as y', model.id);
+    -- Whose row it was is only asked of rows that go: receipts are for them.
+    subject text := case when model.subject is null then 'null::text' else format('mempair.subject_%s(row(t.*))', model.id) end;
 begin
     perform mempair.write_trigger_function(model.id, 'insert', format(
-        'select 1, e.*, null::timestamptz from (select %s from new_rows t) as e where e.y is not null', event));
+        'select 1, e.*, null::timestamptz, null::text from (select %s from new_rows t) as e where e.y is not null', event));
     perform mempair.write_trigger_function(model.id, 'delete', format(
-        'select 2, e.*, at from (select %s from old_rows t) as e where e.y is not null', event));
+        'select 2, e.row_key, e.x, e.c, e.y, at, e.subject
+         from (select %s, %s as subject from old_rows t) as e where e.y is not null', event, subject));
     -- Rows whose key, features and label all stay make no event. All deletes get smaller numbers than the inserts.
     perform mempair.write_trigger_function(model.id, 'update', format(
         'with changed as (
-             select o.row_key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, n.row_key, n.x, n.c, n.y
-             from (select %1$s from old_rows t) as o full join (select %1$s from new_rows t) as n on n.row_key = o.row_key
+             select o.row_key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.row_key, n.x, n.c, n.y
+             from (select %1$s, %2$s as subject from old_rows t) as o full join (select %1$s from new_rows t) as n on n.row_key = o.row_key
              where (o.row_key, o.x, o.c, o.y) is distinct from (n.row_key, n.x, n.c, n.y)
          )
          select * from (
-             select 2 as op, old_key, old_x, old_c, old_y, at from changed where old_y is not null
+             select 2 as op, old_key, old_x, old_c, old_y, at, subject from changed where old_y is not null
              union all
-             select 1, row_key, x, c, y, null from changed where y is not null
-         ) as e order by op desc', event));
+             select 1, row_key, x, c, y, null, null from changed where y is not null
+         ) as e order by op desc', event, subject));
     perform mempair.write_trigger_function(model.id, 'truncate',
-        'select 3, null::text, null::float8[], null::text[], null::float8, at');
+        'select 3, null::text, null::float8[], null::text[], null::float8, at, null::text');
     if exists (select from pg_class c where c.oid = model.source and c.relkind = 'p') then
-        perform mempair.write_partition_functions(model.id, event);
+        perform mempair.write_partition_functions(model.id, event, subject);
     end if;
 end $$;
 
@@ -137,9 +147,9 @@ declare
     at timestamptz := clock_timestamp();
 begin
     if (select q.active from mempair.queue q where q.model_id = %1$s) = 0 then
-        insert into mempair.change_%1$s_a (op, row_key, x, c, y, captured_at) %2$s;
+        insert into mempair.change_%1$s_a (op, row_key, x, c, y, captured_at, subject) %2$s;
     else
-        insert into mempair.change_%1$s_b (op, row_key, x, c, y, captured_at) %2$s;
+        insert into mempair.change_%1$s_b (op, row_key, x, c, y, captured_at, subject) %2$s;
     end if;
     return null;
 end', model_id, events));
@@ -148,7 +158,7 @@ end $$;
 
 -- TRUNCATE of a partition deletes its rows, which are still there before it; TRUNCATE of the whole table fires the
 -- triggers of all partitions too, and leaves a note for them that one event will say it all.
-create or replace function mempair.write_partition_functions(model_id integer, event text) returns void
+create or replace function mempair.write_partition_functions(model_id integer, event text, subject text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     execute format('create or replace function mempair.capture_%1$s_truncating() returns trigger
@@ -162,13 +172,14 @@ end', model_id));
 begin
     if current_setting(''mempair.truncating_%1$s'', true) is distinct from ''on'' then
         execute format(
-            ''insert into mempair.change_%1$s_%%s (op, row_key, x, c, y, captured_at)
-              select 2, e.*, clock_timestamp() from (select %2$s from only %%s t) as e where e.y is not null'',
+            ''insert into mempair.change_%1$s_%%s (op, row_key, x, c, y, captured_at, subject)
+              select 2, e.row_key, e.x, e.c, e.y, clock_timestamp(), e.subject
+              from (select %2$s, %3$s as subject from only %%s t) as e where e.y is not null'',
             (select case q.active when 0 then ''a'' else ''b'' end from mempair.queue q where q.model_id = %1$s),
             tg_relid::regclass);
     end if;
     return null;
-end', model_id, event));
+end', model_id, event, subject));
     execute format('revoke all on function mempair.capture_%1$s_truncating(), mempair.capture_%1$s_truncate_part() from public', model_id);
 end $$;
 
@@ -178,7 +189,8 @@ create or replace function mempair.trigger_condition(model_id integer, source re
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select string_agg(format('%L::regprocedure is not null', format('mempair.%s_%s(%s)', e, model_id, source)), ' and ')
         || format(' and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null', model_id)
-    from unnest(array['key', 'x', 'c', 'y']) as e
+    from unnest(array['key', 'x', 'c', 'y', 'subject']) as e
+    where to_regprocedure(format('mempair.%s_%s(%s)', e, model_id, source)) is not null
 $$;
 
 -- A statement fires the triggers of the table it names, so a partitioned table needs them at every level, and no

@@ -21,7 +21,9 @@ create or replace function mempair.create_model(
     on_exhausted text default 'retrain',
     unlearner text default 'symmetric',
     loss text default null,
-    backfill boolean default true
+    backfill boolean default true,
+    subject text default null,
+    keep_receipts interval default '90 days'
 ) returns integer
 -- row_security off: a policy that hides rows from the backfill is an error, not a model of half the table.
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -47,6 +49,8 @@ begin
     model.on_exhausted := on_exhausted;
     model.unlearner := unlearner;
     model.loss := loss;
+    model.subject := subject;
+    model.keep_receipts := keep_receipts;
     perform mempair.check_parameters(model);
     perform mempair.check_source(source);
     model := mempair.check_columns(model, key);
@@ -76,11 +80,11 @@ declare
 begin
     insert into mempair.model (name, source, key_columns, features, numeric_features, text_features, target, positive, loss,
                                epsilon, delta, gamma, lambda, m, tau, kappa, clip, calibration_rows, unlearner, on_null,
-                               on_exhausted, categories)
+                               on_exhausted, categories, subject, keep_receipts)
     values (model.name, model.source, model.key_columns, model.features, model.numeric_features, model.text_features,
             model.target, model.positive, model.loss, model.epsilon, model.delta, model.gamma, model.lambda, model.m,
             model.tau, model.kappa, model.clip, model.calibration_rows, model.unlearner, model.on_null,
-            model.on_exhausted, model.categories)
+            model.on_exhausted, model.categories, model.subject, model.keep_receipts)
     on conflict (name) do nothing
     returning * into model;
     if not found then
@@ -114,7 +118,7 @@ begin
     delete from mempair.model m where m.id = model.id;  -- queue, state, curvature and published go with it
     delete from mempair.learned l where l.model_id = model.id;
     delete from mempair.rejected r where r.model_id = model.id;
-    delete from mempair.receipt r where r.model_id = model.id and not keep_ledger;
+    delete from mempair.receipt r where r.model_id = model.id;
     if keep_ledger then
         insert into mempair.former_model (id, name) values (model.id, model.name);
     else
@@ -123,7 +127,7 @@ begin
     for object in
         select p.oid::regprocedure as signature from pg_proc p
         where p.pronamespace = 'mempair'::regnamespace
-          and p.proname ~ format('^((key|x|c|y|margin)_%1$s|capture_%1$s_[a-z]+)$', model.id)
+          and p.proname ~ format('^((key|x|c|y|subject|margin)_%1$s|capture_%1$s_[a-z]+)$', model.id)
     loop
         execute format('drop function %s', object.signature);
     end loop;

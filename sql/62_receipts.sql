@@ -1,31 +1,133 @@
-create or replace function mempair.receipt(model_name text, row_key text) returns jsonb
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+-- Deletion receipts: what opens a tag of the ledger. Once consumed or expired, nothing links the entry to the row.
+
+-- A time as text that does not depend on the session's settings.
+create or replace function mempair.utc(at timestamptz) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select to_char(timezone('UTC', at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+
+-- What was done, and what it means for this record; it claims no more than theory and code give.
+create or replace function mempair.receipt_statement(kind text, unlearner text, out algorithm text, out statement text)
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select s.algorithm, s.statement
+    from (values
+        ('unlearned', 'symmetric', 'anchored memory pair: negative step from the shared curvature, then Gaussian noise',
+         'By its learned state, the model after this deletion can be told only within epsilon and delta from a model that never '
+         'learned this record, nor the records deleted before it in the same epoch.'),
+        ('unlearned', 'passive', 'anchored memory pair: decay since the record was learned, then Gaussian noise',
+         'By its learned state, the model after this deletion can be told only within epsilon and delta from a model that never '
+         'learned this record.'),
+        ('retrained', null, 'exact retraining from the remaining rows',
+         'The model was computed anew without this record; nothing of its learned state comes from it.'),
+        ('cancelled', null, 'none needed',
+         'The row was deleted before the model had learned it; the model never used it.'),
+        ('never learned', null, 'none needed',
+         'The model had not learned this row when it was deleted, so there was nothing to forget.')
+    ) as s(kind, unlearner, algorithm, statement)
+    where s.kind = receipt_statement.kind and coalesce(s.unlearner, receipt_statement.unlearner) = receipt_statement.unlearner
+$$;
+
+-- epsilon of so many units of 1e-12 rho by the zCDP formula: an upper bound. The command line states the exact one.
+create or replace function mempair.zcdp_epsilon(units bigint, delta float8) returns float8
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select units / 1e12 + 2 * sqrt(units / 1e12 * ln(1 / delta))
+$$;
+
+-- One deletion of a receipt, with the ledger entry as it was hashed.
+create or replace function mempair.receipt_deletion(r mempair.receipt, keep interval) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select jsonb_build_object(
+        'row', r.row_key,
+        'kind', r.kind,
+        'requested', mempair.utc(r.requested_at),
+        'executed', mempair.utc(r.executed_at),
+        'algorithm', s.algorithm,
+        'version', r.version,
+        'statement', s.statement,
+        'delta', r.delta::text,
+        'epsilon_record', mempair.zcdp_epsilon(l.rho, r.delta)::text,
+        'epsilon_epoch', mempair.zcdp_epsilon(l.rho_spent, r.delta)::text,
+        'epsilon_budget', r.epsilon::text,
+        'entry', jsonb_build_object(
+            'model_id', l.model_id, 'seq', l.seq, 'at', mempair.utc(l.at), 'kind', l.kind, 'epoch', l.epoch, 'clock', l.clock,
+            'rows', l.rows, 'rho', l.rho, 'rho_spent', l.rho_spent, 'rho_cap', l.rho_cap, 'tag', encode(l.tag, 'hex'),
+            'detail', l.detail),
+        'salt', encode(r.salt, 'hex'),
+        'queue_erased', (select mempair.utc(min(p.at)) from mempair.ledger p
+                         where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'purged'),
+        'retrained_since', (select mempair.utc(min(p.at)) from mempair.ledger p
+                            where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'retrained'),
+        'kept_until', mempair.utc(r.created_at + keep))
+    from mempair.ledger l, mempair.receipt_statement(r.kind, r.unlearner) s
+    where l.model_id = r.model_id and l.seq = r.ledger_seq
+$$;
+
+-- The document for a person: all deletions of a row, or of all rows of a subject where the model declares one.
+-- Reading it keeps it; consume => true deletes what opens the tags, once the caller's transaction commits.
+-- NULL if there is nothing: not deleted, not yet executed, consumed, or expired. It is not signed: the key is elsewhere.
+create or replace function mempair.receipt(model_name text, key text, consume boolean default false) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
+    document jsonb;
 begin
-    return (
-        select jsonb_build_object(
-            'model', model.name,
-            'key', r.row_key,
-            'kind', r.kind,
-            'requested', r.requested_at,
-            'executed', r.executed_at,
-            'algorithm', case r.kind
-                when 'unlearned' then format('anchored memory pair, %s unlearner, Gaussian noise', model.unlearner)
-                when 'retrained' then 'exact retraining without the row'
-                else 'none needed: the model had not learned the row' end,
-            'guarantee', jsonb_build_object('epsilon', model.epsilon, 'delta', model.delta,
-                                            'rho', l.rho / 1e12, 'rho_spent', l.rho_spent / 1e12, 'rho_cap', l.rho_cap / 1e12),
-            'ledger', jsonb_build_object('seq', l.seq, 'at', l.at, 'kind', l.kind, 'epoch', l.epoch, 'clock', l.clock,
-                                         'hash', encode(l.hash, 'hex')),
-            'tag', encode(r.tag, 'hex'),
-            'salt', encode(r.salt, 'hex'),
-            'remains', 'copies outside the model: write-ahead log and backups until they expire, replicas, the table''s own dead rows until vacuumed'
-        )
-        from mempair.receipt r
-        left join mempair.ledger l on l.model_id = r.model_id and l.seq = r.ledger_seq
-        where r.model_id = model.id and r.row_key = receipt.row_key
-        order by r.ledger_seq desc
-        limit 1
-    );
+    select jsonb_build_object(
+        'document', 'mempair deletion receipt',
+        'version', 1,
+        'model', model.name,
+        'model_id', model.id,
+        'source', model.source::text,
+        'key', receipt.key,
+        'key_is', coalesce(model.subject, array_to_string(model.key_columns, ', ')),
+        'issued', mempair.utc(clock_timestamp()),
+        'present_again', (select count(*) from mempair.learned n where n.model_id = model.id and n.row_key = any (array_agg(r.row_key))),
+        'deletions', jsonb_agg(mempair.receipt_deletion(r, model.keep_receipts) order by r.ledger_seq),
+        'assumes', mempair.receipt_assumptions(bool_or(r.kind = 'unlearned')),
+        'removed', jsonb_build_array(
+            'the row''s features, in the transaction that executed the deletion: no table of mempair keeps them',
+            'the row''s key and position among the learned rows, in the same transaction'),
+        'remains', mempair.receipt_remains())
+    into document
+    from mempair.receipt r
+    where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = receipt.key
+    having count(*) > 0;
+    if consume then
+        delete from mempair.receipt r
+        where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = receipt.key;
+    end if;
+    return document;
 end $$;
+
+create or replace function mempair.receipt_assumptions(by_noise boolean) returns jsonb
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select case when by_noise then jsonb_build_array(
+        'The request was not chosen by someone who had seen the model, or its predictions, before the deletion.',
+        'The comparison is with a replay of the same stream in which the record''s place is empty and the noise is of the same kind.',
+        'Several records of one epoch together are covered by the epoch''s epsilon, not by that of one record.',
+        'Not covered: the encoding constants of the epoch (centres, scales, categories, the ridge), which the first rows fixed; '
+        'counters and sums of losses; that a deletion took place, which the ledger shows.')
+    else '[]' end
+    || jsonb_build_array('Predictions made before the deletion, and what was done with them, are not undone.')
+$$;
+
+create or replace function mempair.receipt_remains() returns jsonb
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select jsonb_build_array(
+        'this ledger entry, for good, without the key: only the salt of this receipt links the two',
+        'this receipt in the database, until it is consumed or expires',
+        'until their space is vacuumed and used again: dead versions of the row in the source table, and of mempair''s own rows '
+        '(state, published weights, learned keys, receipts)',
+        'until they are recycled or expire: write-ahead log, archives, backups, replicas',
+        'whatever was copied out of the database: exports, reports, other systems')
+$$;
+
+-- Delete what has been kept long enough; the worker calls this. Returns how many.
+create or replace function mempair.expire_receipts() returns bigint
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+    with gone as (
+        delete from mempair.receipt r using mempair.model m
+        where m.id = r.model_id and r.created_at < now() - m.keep_receipts
+        returning 1
+    )
+    select count(*) from gone
+$$;

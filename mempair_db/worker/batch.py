@@ -151,7 +151,7 @@ def _file(changes: Changes, reduced: Plan, record: Record) -> None:
     pairs = {changes.keys[i] for i in reduced.dropped}
     for i in reduced.cancelled:
         kind = "cancelled" if changes.keys[i] in pairs else "never learned"
-        record.deletion("cancelled", kind, changes.keys[i], changes.captured_at[i], detail=kind)
+        record.deletion("cancelled", kind, changes.keys[i], changes.captured_at[i], changes.subject(i), detail=kind)
     for i, reason in reduced.rejected:
         record.reject(int(changes.seq[i]), changes.keys[i], int(changes.op[i]), reason)
 
@@ -169,6 +169,7 @@ def _step(model: Model, events: Changes, record: Record) -> None:
             "unlearned",
             events.keys[i],
             events.captured_at[i],
+            events.subject(i),
             clock=int(clocks[i]),
             rho=rho,
             rho_spent=spent,

@@ -40,10 +40,15 @@ class Changes:
     c: Sequence[tuple[str | None, ...]]  # empty if the model has no text features
     y: Vector
     captured_at: list[datetime | None]
+    subjects: Sequence[str | None] = ()  # whose row was deleted; empty if the model has no subject
 
     def __len__(self) -> int:
         """Return how many events there are."""
         return len(self.seq)
+
+    def subject(self, i: int) -> str | None:
+        """Return whose row an event deleted, if the model has a subject."""
+        return self.subjects[i] if len(self.subjects) else None
 
     def keys_of(self, op: int) -> list[str]:
         """Return the keys of the events of one kind."""
@@ -62,6 +67,7 @@ class Changes:
             [self.c[i] for i in index] if len(self.c) else (),
             self.y[index],
             [self.captured_at[i] for i in index],
+            [self.subjects[i] for i in index] if len(self.subjects) else (),
         )
 
 
@@ -71,7 +77,7 @@ def read(connection: psycopg.Connection[Any], model: Model) -> Changes:
     with connection.cursor(binary=True) as cursor:
         arrays.register_raw(cursor)
         rows = cursor.execute(model.statement("read_changes"), {"limit": limit}).fetchall()
-    seq, op, keys, x, c, y, at = zip(*rows, strict=True) if rows else ((),) * 7
+    seq, op, keys, x, c, y, at, subjects = zip(*rows, strict=True) if rows else ((),) * 8
     ops = np.array(op, np.int16)
     return Changes(
         seq=np.array(seq, np.int64),
@@ -81,6 +87,7 @@ def read(connection: psycopg.Connection[Any], model: Model) -> Changes:
         c=texts(list(c), model.texts),
         y=np.array(y, float),  # None becomes NaN
         captured_at=list(at),
+        subjects=subjects if any(subjects) else (),
     )
 
 

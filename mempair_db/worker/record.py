@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from mempair_db import __version__
 from mempair_db.catalog import models
 from mempair_db.catalog.ledger import Ledger, new_tag
 from mempair_db.catalog.models import Model
@@ -53,11 +54,17 @@ class Record:
             rho_spent = pair.odometer.spent if pair.epoch else 0
         return self._ledger.append(kind, epoch=self.model.epoch, clock=clock, rho_spent=rho_spent, **fields)
 
-    def deletion(self, entry: str, kind: str, key: str, requested: datetime | None, **fields: Any) -> None:
-        """Add the entry of one deleted row, tagged, and the receipt that can open the tag."""
-        tag, salt = new_tag(key)
+    def deletion(
+        self, entry: str, kind: str, key: str, requested: datetime | None, subject: str | None, **fields: Any
+    ) -> None:
+        """Add the entry of one deleted row, and the receipt that can open its tag with the key, or with the subject."""
+        tag, salt = new_tag(key if subject is None else subject)
         seq = self.enter(entry, rows=1, tag=tag, **fields)
-        self._receipts.append((self.model.id, key, tag, salt, seq, requested, self.at, kind))
+        promise = self.model.pair.parameters
+        self._receipts.append(
+            (self.model.id, key, subject, tag, salt, seq, requested, self.at, kind)
+            + (promise.unlearner, promise.epsilon, promise.delta, __version__)
+        )
         if entry == "unlearned":
             self.outcome.unlearned += 1
         else:

@@ -33,8 +33,9 @@ def retrain(connection: psycopg.Connection[Any], model_id: int, why: str) -> Out
             return Outcome()
         record = Record(model)
         before = model.pair.odometer.deletions if model.pair.epoch else 0
-        for key, requested in connection.execute(model.statement("pending_deletions"), {"model": model.id}).fetchall():
-            record.deletion("unlearned", "retrained", key, requested, detail="by exact retrain")
+        pending = connection.execute(model.statement("pending_deletions"), {"model": model.id}).fetchall()
+        for key, requested, subject in pending:
+            record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
         point("retrain began")
         rows = _replay(connection, model, record)
         point("replayed")

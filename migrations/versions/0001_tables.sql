@@ -178,6 +178,10 @@ create table mempair.receipt (
     requested_at timestamptz,
     executed_at  timestamptz not null,
     kind         text not null check (kind in ('unlearned', 'cancelled', 'never learned', 'retrained')),
+    unlearner    text not null,
+    epsilon      float8 not null,
+    delta        float8 not null,
+    version      text not null,
     created_at   timestamptz not null default now(),
     primary key (model_id, row_key, ledger_seq)
 );

@@ -25,7 +25,7 @@ select exists (select from {a}) or exists (select from {b})
 
 -- read_changes --
 -- Both tables, in the order of capture. Never a remembered position: a late commit may have a smaller number.
-select q.seq, q.op, q.row_key, q.x, q.c, q.y, q.captured_at
+select q.seq, q.op, q.row_key, q.x, q.c, q.y, q.captured_at, q.subject
 from (select * from {a} union all select * from {b}) as q
 order by q.seq
 limit %(limit)s
@@ -71,7 +71,7 @@ copy mempair.learned (model_id, row_key, tick) from stdin
 copy mempair.ledger (model_id, seq, at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, body, prev, hash) from stdin
 
 -- copy_receipts --
-copy mempair.receipt (model_id, row_key, tag, salt, ledger_seq, requested_at, executed_at, kind) from stdin
+copy mempair.receipt (model_id, row_key, subject, tag, salt, ledger_seq, requested_at, executed_at, kind, unlearner, epsilon, delta, version) from stdin
 
 -- copy_rejected --
 copy mempair.rejected (model_id, seq, row_key, op, reason) from stdin
@@ -129,7 +129,7 @@ order by l.tick, {key}(t)
 
 -- pending_deletions --
 -- Deletions in the queue whose row had been learned: an exact retrain serves them.
-select q.row_key, min(q.captured_at)
+select q.row_key, min(q.captured_at), (array_agg(q.subject order by q.seq))[1]
 from (select * from {a} union all select * from {b}) as q
 join mempair.learned l on l.model_id = %(model)s and l.row_key = q.row_key
 where q.op = 2

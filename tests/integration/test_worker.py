@@ -178,7 +178,7 @@ def test_the_receipt_opens_the_ledgers_tag(shop: Shop) -> None:
 
     receipt = shop.one("select mempair.receipt('churn', '42')")
     tag = shop.one("select tag from mempair.ledger where kind = 'unlearned'")
-    assert hmac.digest(bytes.fromhex(receipt["salt"]), b"42", "sha256") == tag
+    assert hmac.digest(bytes.fromhex(receipt["deletions"][0]["salt"]), b"42", "sha256") == tag
 
 
 def test_an_insert_and_its_delete_before_the_worker_ran_cancel_out_for_free(shop: Shop) -> None:
