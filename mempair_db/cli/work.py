@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import signal
-import sys
 import time
 from typing import Annotated
 
@@ -21,14 +19,20 @@ def worker(
     once: Annotated[bool, typer.Option("--once", help="Apply what is waiting, then end.")] = False,
     model: Annotated[str | None, typer.Option(help="Work on one model only.")] = None,
     idle: Annotated[float, typer.Option(help="Longest pause between looks, in seconds.")] = 0.2,
+    metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address to serve them on.")] = "127.0.0.1",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")] = False,
     dsn: Dsn = None,
 ) -> None:
     """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
-    from mempair_db.worker.loop import Worker  # noqa: PLC0415 - numba takes a moment to import
+    from mempair_db.worker import logs  # noqa: PLC0415 - numba takes a moment to import
+    from mempair_db.worker.loop import Worker  # noqa: PLC0415
+    from mempair_db.worker.metrics import Metrics  # noqa: PLC0415
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logs.configure(as_json=log_json)
     address = server.ensure(dsn)
-    process = Worker(address, model_id=model_id(address, model), idle=idle)
+    metrics = Metrics(metrics_port, metrics_host) if metrics_port is not None else None
+    process = Worker(lambda: server.ensure(dsn), model_id=model_id(address, model), idle=idle, metrics=metrics)
     signal.signal(signal.SIGTERM, lambda *_: process.stop())
     signal.signal(signal.SIGINT, lambda *_: process.stop())
     if once:
@@ -52,6 +56,19 @@ def status(
         while True:
             live.update(table(rows(address, "status")), refresh=True)
             time.sleep(1.0)
+
+
+@app.command()
+def health(
+    silence: Annotated[float, typer.Option(help="Seconds after which a silent worker counts as gone.")] = 60.0,
+    patience: Annotated[float, typer.Option(help="Seconds a deletion may wait.")] = 3600.0,
+    dsn: Dsn = None,
+) -> None:
+    """Exit with 0 if a worker is alive, no model has failed and no deletion waits too long; else say what is wrong."""
+    problems = rows(dsn, "health", silence=silence, patience=patience)
+    for row in problems:
+        talk.print(row["problem"], highlight=False)
+    raise typer.Exit(1 if problems else 0)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -19,6 +19,7 @@ from mempair_db import __version__
 from mempair_db.catalog.connect import connect
 from mempair_db.catalog.queries import query
 from mempair_db.worker import batch
+from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import purge
 from mempair_db.worker.record import Outcome
 from mempair_db.worker.retrain import retrain
@@ -29,9 +30,22 @@ BUSY: Final = 0.002  # seconds between looks while there is work
 IDLE: Final = 0.2
 LONGEST_BACKOFF: Final = 30.0
 HEARTBEAT: Final = 10.0
+LAG: Final = 1.0
 
-# Another transaction was in the way; the same transaction, tried again, will find its place.
+# Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
 PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled)
+# The server has no room; nothing is lost, and only an operator can help.
+STARVED = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded)
+
+
+class Turn(NamedTuple):
+    """A model whose turn it is."""
+
+    id: int
+    name: str
+    status: str
+    reason: str | None
+    on_exhausted: str
 
 
 class Worker:
@@ -39,24 +53,34 @@ class Worker:
 
     def __init__(
         self,
-        dsn: str,
+        dsn: str | Callable[[], str],
         *,
         model_id: int | None = None,
         idle: float = IDLE,
         report: Callable[[int, Outcome], None] | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
-        """Work on every model, or on one; `report` hears of everything that was done."""
-        self.dsn = dsn
+        """Work on every model, or on one; `report` hears of everything that was done.
+
+        A `dsn` that is a function is asked again for every connection: an embedded server may have moved.
+        """
+        self._dsn = dsn
         self.model_id = model_id
         self.idle = idle
-        self.report = report or (lambda _model, _outcome: None)
+        self.report = report
+        self.metrics = metrics
         self.id = uuid.uuid4()
         self._stop = threading.Event()
         self._unpurged: set[int] = set()
-        self._beat = 0.0
+        self._done: dict[str, float] = {}
+
+    @property
+    def dsn(self) -> str:
+        """Where to connect to, now."""
+        return self._dsn if isinstance(self._dsn, str) else self._dsn()
 
     def stop(self) -> None:
-        """Finish the batch under way, then return from `run`."""
+        """Finish the transaction under way, then return from `run`."""
         self._stop.set()
 
     def run(self) -> None:
@@ -68,10 +92,10 @@ class Worker:
                     batch.prepare(connection)
                     failures = 0
                     self._serve(connection)
-            except psycopg.OperationalError as error:
+            except (psycopg.OperationalError, *STARVED) as error:
                 failures += 1
                 pause = min(LONGEST_BACKOFF, 0.1 * 2**failures) * random.uniform(0.5, 1.0)  # noqa: S311
-                log.warning("connection lost (%s), trying again in %.1f s", type(error).__name__, pause)
+                log.warning("%s, trying again in %.1f s", type(error).__name__, pause)
                 self._stop.wait(pause)
 
     def run_once(self) -> None:
@@ -84,41 +108,66 @@ class Worker:
     def round(self, connection: psycopg.Connection[Any]) -> bool:
         """Give every model one turn; True if any of them had work."""
         worked = False
-        for model_id, status, on_exhausted in connection.execute(query("models"), {"model": self.model_id}).fetchall():
+        for row in connection.execute(query("models"), {"model": self.model_id}).fetchall():
+            turn = Turn(*row)
+            began = time.monotonic()
             try:
-                outcome = self._turn(connection, model_id, status, on_exhausted)
+                outcome = self._turn(connection, turn)
             except PASSING as error:
-                log.info("model %s: %s, will be tried again", model_id, type(error).__name__)
+                log.info("%s, will be tried again", type(error).__name__, extra={"model": turn.name})
                 worked = True
                 continue
             if outcome.worked:
-                self.report(model_id, outcome)
+                self._tell(turn, outcome, time.monotonic() - began)
                 worked = True
+            if self._stop.is_set():
+                break
         return worked
 
-    def _turn(self, connection: psycopg.Connection[Any], model_id: int, status: str, on_exhausted: str) -> Outcome:
-        if status == "exhausted":
-            return retrain(connection, model_id, "budget exhausted") if on_exhausted == "retrain" else Outcome()
-        outcome = batch.apply_batch(connection, model_id)
-        if outcome.unlearned or outcome.cancelled or outcome.retrained:
-            self._unpurged.add(model_id)
-        elif not outcome.worked and model_id in self._unpurged and purge(connection, model_id):
-            self._unpurged.discard(model_id)
+    def _turn(self, connection: psycopg.Connection[Any], turn: Turn) -> Outcome:
+        if turn.status == "exhausted" and turn.on_exhausted == "retrain":
+            connection.execute(query("begin_retrain"), {"model": turn.id})
+        elif turn.status == "exhausted":
+            return Outcome()
+        if turn.status in ("exhausted", "retraining"):
+            outcome = retrain(connection, turn.id, turn.reason or "requested")
+        else:
+            outcome = batch.apply_batch(connection, turn.id)
+        if outcome.unlearned or outcome.cancelled or outcome.notes:
+            self._unpurged.add(turn.id)
+        elif not outcome.worked and turn.id in self._unpurged and purge(connection, turn.id):
+            self._unpurged.discard(turn.id)
         return outcome
+
+    def _tell(self, turn: Turn, outcome: Outcome, seconds: float) -> None:
+        facts = {
+            kind: getattr(outcome, kind) for kind in ("learned", "unlearned", "cancelled", "rejected", "retrained")
+        }
+        extra = {"model": turn.name, "seconds": round(seconds, 4), **{k: v for k, v in facts.items() if v}}
+        log.info("; ".join(outcome.notes) or "applied", extra=extra)
+        if self.metrics:
+            self.metrics.count(turn.name, outcome, seconds)
+        if self.report:
+            self.report(turn.id, outcome)
 
     def _serve(self, connection: psycopg.Connection[Any]) -> None:
         pause = BUSY
         try:
             while not self._stop.is_set():
-                self._heartbeat(connection)
+                if self._due("heartbeat", HEARTBEAT):
+                    who = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "version": __version__}
+                    connection.execute(query("heartbeat"), who)
+                if self.metrics and self._due("lag", LAG):
+                    self.metrics.lag(connection)
                 pause = BUSY if self.round(connection) else min(self.idle, pause * 1.5)
                 self._stop.wait(pause)
         finally:
-            if not connection.broken:
+            if not connection.broken and not connection.closed:
                 connection.execute(query("sign_off"), {"id": self.id})
 
-    def _heartbeat(self, connection: psycopg.Connection[Any]) -> None:
-        if time.monotonic() - self._beat > HEARTBEAT:
-            who = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "version": __version__}
-            connection.execute(query("heartbeat"), who)
-            self._beat = time.monotonic()
+    def _due(self, what: str, every: float) -> bool:
+        now = time.monotonic()
+        if now - self._done.get(what, -every) < every:
+            return False
+        self._done[what] = now
+        return True

@@ -42,3 +42,18 @@ select v.* from mempair.verify_odometer(%(name)s) v
 
 -- cli_receipt --
 select mempair.receipt(%(name)s, %(key)s)
+
+-- cli_retrain --
+select mempair.retrain(%(name)s)
+
+-- cli_health --
+-- What would keep an operator awake; no rows if nothing does.
+select 'no worker has reported for ' || %(silence)s::text || ' seconds' as problem
+where not exists (
+    select from mempair.worker w where w.heartbeat_at > clock_timestamp() - make_interval(secs => %(silence)s::float8))
+union all
+select format('model %%s has failed: %%s', s.model, s.reason) from mempair.model_status s where s.status = 'failed'
+union all
+select format('model %%s has a deletion that waits since %%s', s.model, s.oldest_pending_deletion)
+from mempair.model_status s
+where s.oldest_pending_deletion < clock_timestamp() - make_interval(secs => %(patience)s::float8)
