@@ -1,4 +1,4 @@
--- Models: create, drop, pause, resume.
+-- Models: create and drop.
 
 create or replace function mempair.create_model(
     model_name text,
@@ -108,6 +108,9 @@ begin
     if exists (select from pg_class c where c.oid = model.source) then
         execute format('lock table %s in access exclusive mode', model.source);
     end if;
+    if keep_ledger then
+        perform mempair.append_config(model.id, 'dropped by ' || session_user);
+    end if;
     for object in
         select t.tgname, t.tgrelid::regclass as relation
         from pg_trigger t join pg_proc p on p.oid = t.tgfoid
@@ -127,7 +130,7 @@ begin
     for object in
         select p.oid::regprocedure as signature from pg_proc p
         where p.pronamespace = 'mempair'::regnamespace
-          and p.proname ~ format('^((key|x|c|y|subject|margin)_%1$s|capture_%1$s_[a-z]+)$', model.id)
+          and p.proname ~ format('^((key|x|c|y|subject|margin)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
     loop
         execute format('drop function %s', object.signature);
     end loop;
@@ -136,27 +139,6 @@ begin
     if exists (select from pg_class c where c.oid = model.source) then
         perform mempair.write_predict(model.source);
     end if;
-end $$;
-
-create or replace function mempair.pause_model(model_name text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    model mempair.model := mempair.find_model(model_name);
-begin
-    update mempair.model m set status = 'paused', reason = 'paused by ' || current_user where m.id = model.id;
-end $$;
-
--- Back to where the model was: what it is follows from its state.
-create or replace function mempair.resume_model(model_name text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    model mempair.model := mempair.find_model(model_name);
-begin
-    update mempair.model m
-    set status = case when m.constants is null then 'calibrating' when p.ready then 'ready' else 'learning' end,
-        reason = null
-    from mempair.published p
-    where m.id = model.id and p.model_id = m.id and m.status in ('paused', 'failed');
 end $$;
 
 -- After an upgrade: write the generated functions anew, except the extractors, which hold the columns by reference.

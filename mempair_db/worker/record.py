@@ -26,6 +26,7 @@ class Outcome:
     rejected: int = 0
     retrained: bool = False
     notes: list[str] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)  # where the model stands afterwards, for the metrics
 
     @property
     def worked(self) -> bool:
@@ -94,3 +95,17 @@ class Record:
         self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
         models.save(connection, self.model)
         point("state written")
+        self.outcome.figures = _figures(self.model)
+
+
+def _figures(model: Model) -> dict[str, float]:
+    pair = model.pair
+    if pair.epoch is None:
+        return {"gate": 0.0}
+    return {
+        "gate": float(pair.ready),
+        "clock": pair.tally("clock"),
+        "regret_bound": pair.regret_bound(),
+        "rho_spent": pair.odometer.spent,
+        "rho_left": pair.odometer.remaining,
+    }

@@ -2,10 +2,14 @@
 
 -- models --
 -- Every model that has something to do, in the order of its number.
-select m.id, m.status, m.on_exhausted
+select m.id, m.name, m.status, m.reason, m.on_exhausted
 from mempair.model m
 where m.status not in ('paused', 'failed') and m.id = coalesce(%(model)s, m.id)
 order by m.id
+
+-- begin_retrain --
+-- Visible at once, before the long transaction that does it.
+update mempair.model set status = 'retraining' where id = %(model)s and status = 'exhausted'
 
 -- lease --
 -- The lock on the state row makes this worker the only writer of the model until the transaction ends.
@@ -16,7 +20,7 @@ join mempair.model m on m.id = s.model_id
 join mempair.published p on p.model_id = s.model_id
 join pg_catalog.pg_class c on c.oid = m.source
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where s.model_id = %(model)s and m.status not in ('paused', 'failed')
+where s.model_id = %(model)s
 for update of s skip locked
 
 -- pending --
@@ -157,3 +161,8 @@ on conflict (id) do update set heartbeat_at = clock_timestamp()
 
 -- sign_off --
 delete from mempair.worker where id = %(id)s or heartbeat_at < now() - interval '1 day'
+
+-- lag --
+select s.model, s.pending_changes, s.pending_deletions,
+       coalesce(extract(epoch from clock_timestamp() - s.oldest_pending_deletion), 0)::float8
+from mempair.model_status s
