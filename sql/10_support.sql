@@ -32,7 +32,7 @@ begin
         similar_name := mempair.nearest(model_name, (select array_agg(m.name) from mempair.model m));
         raise exception 'there is no model %', quote_nullable(model_name)
             using errcode = 'MP101',
-                  hint = coalesce(format('Did you mean %L?', similar_name), 'Models are listed in mempair.model_status.');
+                  hint = coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Models are listed in mempair.model_status.');
     elsif classifies and model.loss <> 'logistic' then
         raise exception 'model % predicts a number, which has no probability', quote_literal(model.name)
             using errcode = 'MP106', hint = 'Use mempair_predict.';

@@ -20,7 +20,7 @@ begin
         ));
         raise exception 'table % has no column %', source, quote_nullable(column_name)
             using errcode = 'MP005',
-                  hint = coalesce(format('Did you mean %L?', similar_name), 'Column names are case-sensitive here.');
+                  hint = coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Column names are case-sensitive here.');
     end if;
     loop
         select t.* into type from pg_type t where t.oid = base;

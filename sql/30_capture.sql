@@ -32,8 +32,6 @@ end $$;
 create or replace function mempair.write_extractors(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    head text := format('create function mempair.%%s_%s(r %s', model.id, model.source);
-    tail text := ' returns %s language sql stable parallel safe return %s';
     numbers text[] := '{}';
     texts text[] := '{}';
     margin text[] := array['intercept'];
@@ -62,25 +60,32 @@ begin
         select * into described from mempair.describe_column(model.source, column_name);
         keys := keys || mempair.key_expression(format('(r).%I', column_name), described.base);
     end loop;
-    execute format(head, 'key') || ')' || format(tail, 'text', case
+    perform mempair.write_extractor(model, 'key', '', 'text', case
         when cardinality(keys) = 1 then keys[1]
         else format('jsonb_build_array(%s)::text', array_to_string(keys, ', ')) end);
-    execute format(head, 'x') || ')' || format(tail, 'float8[]', format('array[%s]::float8[]', array_to_string(numbers, ', ')));
-    execute format(head, 'c') || ')' || format(tail, 'text[]', case
+    perform mempair.write_extractor(model, 'x', '', 'float8[]', format('array[%s]::float8[]', array_to_string(numbers, ', ')));
+    perform mempair.write_extractor(model, 'c', '', 'text[]', case
         when texts = '{}' then 'null::text[]'
         else format('array[%s]', array_to_string(texts, ', ')) end);
-    execute format(head, 'y') || ')' || format(tail, 'float8', mempair.target_expression(model));
+    perform mempair.write_extractor(model, 'y', '', 'float8', mempair.target_expression(model));
     if model.subject is not null then
         select * into described from mempair.describe_column(model.source, model.subject);
-        execute format(head, 'subject') || ')'
-            || format(tail, 'text', mempair.key_expression(format('(r).%I', model.subject), described.base));
-        execute format('revoke all on function mempair.subject_%s from public', model.id);
+        perform mempair.write_extractor(model, 'subject', '', 'text',
+                                        mempair.key_expression(format('(r).%I', model.subject), described.base));
     end if;
     -- The linear part of a prediction.
-    execute format(head, 'margin') || ', intercept float8, weights float8[], levels text[], level_weights float8[])'
-        || format(tail, 'float8', array_to_string(margin, ' + '));
-    execute format('revoke all on function mempair.key_%1$s, mempair.x_%1$s, mempair.c_%1$s, mempair.y_%1$s, mempair.margin_%1$s
-                    from public', model.id);
+    perform mempair.write_extractor(model, 'margin', ', intercept float8, weights float8[], levels text[], level_weights float8[]',
+                                    'float8', array_to_string(margin, ' + '));
+end $$;
+
+create or replace function mempair.write_extractor(
+    model mempair.model, name text, more_parameters text, result text, expression text
+) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    execute format('create function mempair.%s_%s(r %s%s) returns %s language sql stable parallel safe return %s',
+                   name, model.id, model.source, more_parameters, result, expression);
+    execute format('revoke all on function mempair.%s_%s from public', name, model.id);
 end $$;
 
 -- The label: +1 or -1 for a classifier, the value for a regression; NULL means unlabelled, and makes no event.
