@@ -60,6 +60,7 @@ begin
     model := mempair.register_model(model);
     perform mempair.write_queue(model.id);
     perform mempair.write_extractors(model);
+    perform mempair.write_source_view(model);
     perform mempair.write_capture(model);
     perform mempair.attach_triggers(model.id, source);
     perform mempair.write_predict(source);
@@ -69,6 +70,7 @@ begin
              select 1, mempair.key_%1$s(t), mempair.x_%1$s(t), mempair.c_%1$s(t), mempair.y_%1$s(t)
              from %2$s t where mempair.y_%1$s(t) is not null', model.id, source);
     end if;
+    perform mempair.apply_grants();
     return model.id;
 end $$;
 
@@ -126,6 +128,10 @@ begin
         insert into mempair.former_model (id, name) values (model.id, model.name);
     else
         delete from mempair.ledger l where l.model_id = model.id;
+    end if;
+    -- It is gone already if the table went with everything that depended on it.
+    if to_regclass(format('mempair.source_%s', model.id)) is not null then
+        execute format('drop view mempair.source_%s', model.id);
     end if;
     for object in
         select p.oid::regprocedure as signature from pg_proc p

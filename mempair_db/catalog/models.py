@@ -54,6 +54,7 @@ class Model:
         """Return a named query with this model's tables and functions filled in."""
         return sql.SQL(query(name)).format(
             source=self.source,
+            rows=sql.Identifier("mempair", f"source_{self.id}"),
             **self.queues,
             **{f: sql.Identifier("mempair", f"{f}_{self.id}") for f in ("key", "x", "c", "y")},
         )

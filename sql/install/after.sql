@@ -6,3 +6,4 @@ revoke all on function public.mempair_predict(text, float8[]), public.mempair_tr
 
 -- A newer version may write its triggers and predictions differently.
 select mempair.rewrite_functions();
+select mempair.apply_grants();

@@ -16,3 +16,6 @@ select l.model_id, l.seq, (extract(epoch from l.at) * 1000000)::bigint, l.kind, 
 from mempair.ledger l
 where l.model_id = %(model)s
 order by l.seq
+
+-- evidence_receipt --
+select mempair.receipt(%(name)s, %(key)s, %(consume)s)

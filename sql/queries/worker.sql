@@ -1,4 +1,5 @@
--- The worker's queries. {a} and {b} are a model's two queue tables, {source} its table, {key}, {x}, {c}, {y} its extractors.
+-- The worker's queries. {a} and {b} are a model's two queue tables, {rows} the view of its table, {source} the table,
+-- {key}, {x}, {c}, {y} its extractors.
 
 -- models --
 -- Every model that has something to do, in the order of its number.
@@ -126,10 +127,10 @@ delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 
 -- source_rows --
 -- Every labelled row of the source, in the order in which the rows were learned, new ones last.
-select {key}(t), {x}(t), {c}(t), {y}(t)
-from {source} t left join mempair.learned l on l.model_id = %(model)s and l.row_key = {key}(t)
-where {y}(t) is not null
-order by l.tick, {key}(t)
+select t.row_key, t.x, t.c, t.y
+from {rows} t left join mempair.learned l on l.model_id = %(model)s and l.row_key = t.row_key
+where t.y is not null
+order by l.tick, t.row_key
 
 -- pending_deletions --
 -- Deletions in the queue whose row had been learned: an exact retrain serves them.
@@ -147,7 +148,7 @@ delete from {a}
 delete from {b}
 
 -- enqueue_source --
-insert into {a} (op, row_key, x, c, y) select 1, {key}(t), {x}(t), {c}(t), {y}(t) from {source} t where {y}(t) is not null
+insert into {a} (op, row_key, x, c, y) select 1, t.row_key, t.x, t.c, t.y from {rows} t where t.y is not null
 
 -- erase_queue --
 select mempair.erase_queue(%(model)s::integer)

@@ -1,0 +1,124 @@
+"""A signed deletion receipt: the database's document, exact ε, proofs of inclusion, a checkpoint, a signature.
+
+`mempair.receipt` says what was done. Here each ledger entry gets a proof that it is under a signed Merkle root, and the
+whole is signed: SHA-256 of the canonical JSON (keys sorted, no spaces, UTF-8; no floats, numbers with a fraction are
+texts) in a signed note. Who has the public key and the key value checks all of it without the database.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+
+from mempair_db import __version__, errors
+from mempair_db.catalog.ledger import Entry, make_tag
+from mempair_db.catalog.queries import query
+from mempair_db.evidence import merkle, notes, verify
+from mempair_db.evidence.keys import PublicKey, SigningKey
+from mempair_db.evidence.notes import Checkpoint
+from mempair_db.pair.odometer import UNITS, epsilon_of
+
+DOCUMENT: Final = "mempair deletion receipt"
+Document = dict[str, Any]
+
+
+def issue(
+    connection: psycopg.Connection[Any], name: str, key_value: str, key: SigningKey, *, consume: bool = False
+) -> Document | None:
+    """Return the signed receipt, or None if there is nothing to certify. Consumed only if the caller commits."""
+    connection.execute("set transaction isolation level repeatable read")
+    row = connection.execute(query("evidence_receipt"), {"name": name, "key": key_value, "consume": consume}).fetchone()
+    if row is None or row[0] is None:
+        return None
+    document: Document = row[0]
+    bodies: list[bytes] = []
+    auditor = verify.Auditor()
+    for entry in verify.ledger_rows(connection, document["model_id"]):
+        if not auditor.feed([entry]):
+            break
+        bodies.append(merkle.leaf_hash(entry[12]))
+    auditor.finish().require(name)  # never certify a ledger that does not hold
+    for deletion in document["deletions"]:
+        _complete(deletion, bodies)
+    checkpoint = Checkpoint(notes.origin(key.public, document["model_id"], name), len(bodies), auditor.tree.root())
+    document["issuer"] = f"mempair_db {__version__}"
+    document["public_key"] = str(key.public)
+    document["checkpoint"] = notes.sign(checkpoint.text(), key)
+    document["signature"] = notes.sign(_digest_text(document), key)
+    return document
+
+
+def _complete(deletion: Document, leaves: Sequence[bytes]) -> None:
+    """Add the exact ε, rounded up, in place of the bound that SQL can compute, and the proof of inclusion."""
+    entry, delta = deletion["entry"], float(deletion["delta"])
+    deletion["epsilon_record"] = _rounded_up(epsilon_of(entry["rho"] / UNITS, delta))
+    deletion["epsilon_epoch"] = _rounded_up(epsilon_of(entry["rho_spent"] / UNITS, delta))
+    proof = merkle.inclusion_proof(leaves, entry["seq"] - 1)
+    deletion["proof"] = [base64.b64encode(node).decode() for node in proof]
+
+
+def _rounded_up(value: float) -> str:
+    """Return four decimals that promise no more than the number.
+
+    >>> _rounded_up(0.12341), _rounded_up(0.0)
+    ('0.1235', '0.0000')
+    """
+    return f"{math.ceil(value * 1e4) / 1e4:.4f}"
+
+
+def canonical(document: Document) -> bytes:
+    """Return the bytes that are signed: everything but the signature itself."""
+    content = {name: value for name, value in document.items() if name != "signature"}
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _digest_text(document: Document) -> str:
+    return f"{DOCUMENT}\nsha256 {hashlib.sha256(canonical(document)).hexdigest()}\n"
+
+
+def check(document: Document, keys: Sequence[PublicKey], key_value: str | None = None) -> list[str]:
+    """Check a receipt offline and return what was found to hold; raise VerificationFailed at the first that does not."""
+    try:
+        return _check(document, keys, key_value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise errors.VerificationFailed(f"This is no complete receipt ({type(error).__name__}: {error}).") from error
+
+
+def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None) -> list[str]:
+    if document["document"] != DOCUMENT or document["version"] != 1:
+        raise errors.VerificationFailed("This is no receipt of a version that is known here.")
+    if notes.open_note(document["signature"], keys) != _digest_text(document):
+        raise errors.VerificationFailed("The receipt was changed after it was signed.")
+    checkpoint = Checkpoint.open(document["checkpoint"], keys)
+    origins = {notes.origin(key, document["model_id"], document["model"]) for key in keys}
+    if checkpoint.origin not in origins:
+        raise errors.VerificationFailed(f"The checkpoint is of another ledger: {checkpoint.origin}.")
+    good = ["the signature is by a key you trust, and nothing was changed since"]
+    if key_value is not None:
+        if key_value != document["key"]:
+            raise errors.VerificationFailed("The receipt is for another key value than yours.")
+        good.append("it is for your key value")
+    for deletion in document["deletions"]:
+        entry = _entry(deletion["entry"])
+        proof = [base64.b64decode(node, validate=True) for node in deletion["proof"]]
+        leaf = merkle.leaf_hash(entry.body())
+        if not merkle.included(leaf, entry.seq - 1, checkpoint.size, proof, checkpoint.root):
+            raise errors.VerificationFailed(f"Ledger entry {entry.seq} is not under the signed root.")
+        tag = make_tag(bytes.fromhex(deletion["salt"]), document["key"])
+        if entry.tag is None or not hmac.compare_digest(entry.tag, tag):
+            raise errors.VerificationFailed(f"The tag of ledger entry {entry.seq} is not made from the key value.")
+        good.append(f"ledger entry {entry.seq} ({entry.kind}) carries the key's tag and is under the signed root")
+    return good
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    at = datetime.fromisoformat(fields["at"].replace("Z", "+00:00"))
+    return Entry(**{**fields, "at": at, "tag": bytes.fromhex(fields["tag"])})
