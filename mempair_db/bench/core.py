@@ -13,9 +13,9 @@ All learn the same rows with logistic loss, in the same process, in turns. What 
 
 from __future__ import annotations
 
-import gc
+import resource
+import sys
 import time
-import tracemalloc
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -174,25 +174,19 @@ def _sklearn(d: int, size: int, calls: int) -> dict[str, Contestant]:
 
 
 def _memory(counts: tuple[int, int]) -> list[dict[str, Any]]:
-    """Return the bytes a model holds after so many events: its arrays, and all that Python has allocated since."""
+    """Return what a model holds after so many events, and the most that the whole process has held so far."""
     x, y = rows(500, 9)
-    MemoryPair(lam=LAM, tau=TAU).learn_many(x, y)  # the kernel itself is loaded once, and not by this model
-    tracemalloc.start()
-    try:
-        pair = MemoryPair(lam=LAM, tau=TAU)
-        return [_held(pair, x, y, count) for count in counts]
-    finally:
-        tracemalloc.stop()
-
-
-def _held(pair: MemoryPair, x: Matrix, y: Matrix, count: int) -> dict[str, Any]:
-    for half in (count // 2, count):  # a collection empties free lists, which the second half fills again
-        gc.collect()
-        while pair.epoch is None or pair.tally("clock") < half:
+    pair = MemoryPair(lam=LAM, tau=TAU)
+    found = []
+    for count in counts:
+        while pair.epoch is None or pair.tally("clock") < count:
             pair.learn_many(x, y)
-    allocated, _ = tracemalloc.get_traced_memory()
-    return {
-        "events": pair.tally("clock"),
-        "bytes of state": sum(array.nbytes for array in pair.arrays),
-        "bytes allocated": allocated,
-    }
+        held = sum(array.nbytes for array in pair.arrays)
+        found.append({"events": pair.tally("clock"), "bytes of state": held, "peak MB of process": _peak()})
+    return found
+
+
+def _peak() -> float:
+    """Return the peak of resident memory in MB."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts in bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
