@@ -121,6 +121,10 @@ class VerificationFailed(MempairError):
     exit_code = 5
 
 
+class NoReceipt(MempairError):
+    """There is no receipt."""
+
+
 class BinariesMissing(MempairError):
     """No PostgreSQL binaries that the embedded server could use were found."""
 

@@ -10,10 +10,10 @@ import sys
 import psycopg
 
 from mempair_db import errors
-from mempair_db.cli import bench, evidence, models, offline, start, work
+from mempair_db.cli import bench, evidence, models, offline, receipts, roles, start, work
 from mempair_db.cli.common import app, talk
 
-__all__ = ["app", "bench", "evidence", "main", "models", "offline", "start", "work"]
+__all__ = ["app", "bench", "evidence", "main", "models", "offline", "receipts", "roles", "start", "work"]
 
 
 def main() -> None:

@@ -1,29 +1,57 @@
-"""The ledger and the receipts."""
+"""The ledger, its signed checkpoints, and the keys that sign them."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mempair_db import server
 from mempair_db.catalog.connect import connect
-from mempair_db.cli.common import AsJson, Dsn, Name, app, group, query, rows, show, talk
+from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, show, talk
+from mempair_db.evidence import checkpoints, keys
+from mempair_db.evidence.keys import PublicKey
 
 odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.")
+keys_app = group("keys", "The key that signs checkpoints and receipts. It never enters the database.")
+
+KeyFile = Annotated[
+    Path | None, typer.Option("--key", help="The signing key's file. Default: keys/signing.key under MEMPAIR_HOME.")
+]
+PublicKeys = Annotated[
+    list[str] | None,
+    typer.Option("--public-key", help="A public key to trust, or a file with one. Default: that of the signing key."),
+]
 
 
-@app.command()
-def receipt(name: Name, key: Annotated[str, typer.Argument(help="The deleted row's key.")], dsn: Dsn = None) -> None:
-    """Print the receipt of a deletion as JSON."""
-    with connect(server.ensure(dsn)) as connection:
-        row = connection.execute(query("receipt"), {"name": name, "key": key}).fetchone()
-    print(json.dumps(row[0] if row else None, indent=2, ensure_ascii=False))  # noqa: T201
+def trusted(public_keys: list[str] | None, key: Path | None = None) -> list[PublicKey]:
+    """Return the public keys to check signatures with."""
+    if not public_keys:
+        return [keys.load(key or keys.default_path()).public]
+    texts = (Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text for text in public_keys)
+    return [PublicKey.parse(text) for text in texts]
+
+
+@keys_app.command("new")
+def keys_new(
+    name: Annotated[str, typer.Option(help="Who signs, such as db.example.org; no spaces, no '+'.")] = "mempair",
+    key: KeyFile = None,
+) -> None:
+    """Make a signing key and print its public key, which the receivers of receipts need."""
+    path = key or keys.default_path()
+    print(keys.create(name, path).public)  # noqa: T201
+    talk.print(f"The private key is in {path}. Back it up; publish the line above.", highlight=False, soft_wrap=True)
+
+
+@keys_app.command("show")
+def keys_show(key: KeyFile = None) -> None:
+    """Print the public key."""
+    print(keys.load(key or keys.default_path()).public)  # noqa: T201
 
 
 @odometer_app.command("show")
-def odometershow(
+def odometer_show(
     name: Name,
     last: Annotated[int, typer.Option(help="Newest entries to show.")] = 20,
     dsn: Dsn = None,
@@ -34,7 +62,48 @@ def odometershow(
 
 
 @odometer_app.command("verify")
-def odometer_verify(name: Name, dsn: Dsn = None) -> None:
-    """Check the ledger's chain; exit code 5 if it does not hold."""
-    for row in rows(dsn, "verify_odometer", name=name):
-        talk.print(" ".join(str(value) for value in row.values()), highlight=False)
+def odometer_verify(
+    name: Annotated[str | None, typer.Argument(help="The model's name. Default: all.")] = None,
+    checkpoint: Annotated[list[Path] | None, typer.Option(help="A signed checkpoint; may be repeated.")] = None,
+    public_key: PublicKeys = None,
+    file: Annotated[Path | None, typer.Option("--file", help="An exported Parquet file instead of a database.")] = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check numbering, bytes, chain, sums, the model's counters and signed checkpoints; exit code 5 if one fails."""
+    signed = checkpoints.read(checkpoint or [], trusted(public_key) if checkpoint else [])
+    if file is not None:
+        verdicts = checkpoints.verify_file(file, signed)
+    else:
+        with connect(server.ensure(dsn)) as connection:
+            verdicts = checkpoints.verify_all(connection, name, signed)
+    fields = [
+        {
+            "model": model,
+            "entries": verdict.entries,
+            "checkpoints": ", ".join(map(str, verdict.checkpoints)),
+            "verdict": f"entry {verdict.seq}: {verdict.problem}" if verdict.problem else "good",
+        }
+        for model, verdict in verdicts.items()
+    ]
+    show(fields, as_json)
+    for model, verdict in verdicts.items():
+        verdict.require(model)
+
+
+@odometer_app.command("checkpoint")
+def odometer_checkpoint(
+    name: Name,
+    to: Annotated[Path | None, typer.Option("--to", help="Where to keep it: outside the database.")] = None,
+    key: KeyFile = None,
+    dsn: Dsn = None,
+) -> None:
+    """Sign the ledger as it is; a checkpoint already in FILE must be a beginning of it."""
+    signer = keys.load(key or keys.default_path())
+    with connect(server.ensure(dsn)) as connection:
+        note = checkpoints.make(connection, name, signer, checkpoints.read_if_there(to, [signer.public]))
+    if to is None:
+        print(note, end="")  # noqa: T201
+    else:
+        checkpoints.replace(to, note)
+        talk.print(f"Signed {note.splitlines()[1]} entries of {name} in {to}.", highlight=False, soft_wrap=True)

@@ -29,6 +29,7 @@ def model_create(
     on_null: Annotated[str, typer.Option(help="skip or impute")] = "skip",
     on_exhausted: Annotated[str, typer.Option(help="retrain or halt")] = "retrain",
     unlearner: Annotated[str, typer.Option(help="symmetric or passive")] = "symmetric",
+    subject: Annotated[str | None, typer.Option(help="The column that says whose row it is; for receipts.")] = None,
     categories: Annotated[str | None, typer.Option(help='JSON: {"plan": ["basic", "pro"]}')] = None,
     dsn: Dsn = None,
 ) -> None:
@@ -49,6 +50,7 @@ def model_create(
         "on_exhausted": on_exhausted,
         "unlearner": unlearner,
         "categories": categories,
+        "subject": subject,
     }
     with connect(server.ensure(dsn)) as connection:
         connection.execute(query("create_model"), parameters)

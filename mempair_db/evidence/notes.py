@@ -85,4 +85,9 @@ class Checkpoint:
 
 def origin(key: PublicKey, model_id: int, model: str) -> str:
     """Name a model's log: a name can be used again after a drop, a number cannot."""
-    return f"{key.name}/{model_id}/{quote(model, safe='')}"
+    return key.name + log_name(model_id, model)
+
+
+def log_name(model_id: int, model: str) -> str:
+    """Return the part of an origin that does not depend on who signs."""
+    return f"/{model_id}/{quote(model, safe='')}"

@@ -18,7 +18,8 @@ PAGE: Final = """<!doctype html>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }}
 h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
 table {{ border-collapse: collapse; width: 100%; }} td {{ padding: .2rem .8rem .2rem 0; vertical-align: top; }}
-td:first-child {{ color: #555; white-space: nowrap; }} code, pre {{ font-size: .8rem; overflow-wrap: anywhere; white-space: pre-wrap; }}
+td:first-child {{ color: #555; white-space: nowrap; }}
+code, pre {{ font-size: .8rem; overflow-wrap: anywhere; white-space: pre-wrap; }}
 </style></head><body>
 <h1>Deletion receipt</h1>
 <p>{summary}</p>
@@ -51,7 +52,9 @@ def render(document: dict[str, Any]) -> str:
         f"Issued {_time(document['issued'])} by {escape(document['issuer'])}."
     )
     if document["present_again"]:
-        summary += f" <b>{document['present_again']} of these rows exist again</b> and were learned anew, in their new version."
+        summary += (
+            f" <b>{document['present_again']} of these rows exist again</b>: a later version of them was learned."
+        )
     return PAGE.format(
         summary=summary,
         deletions="\n".join(_deletion(deletion) for deletion in document["deletions"]),
@@ -73,8 +76,8 @@ def _deletion(deletion: dict[str, Any]) -> str:
         "How": f"{escape(deletion['algorithm'])} (mempair_db {escape(deletion['version'])})",
         "Statement": escape(deletion["statement"]),
         "This record": f"ε = {escape(deletion['epsilon_record'])}, δ = {escape(deletion['delta'])}",
-        "All of the epoch": f"ε = {escape(deletion['epsilon_epoch'])} so far, never above {escape(deletion['epsilon_budget'])}, "
-        f"δ = {escape(deletion['delta'])}",
+        "All of the epoch": f"ε = {escape(deletion['epsilon_epoch'])} so far, "
+        f"never above {escape(deletion['epsilon_budget'])}, δ = {escape(deletion['delta'])}",
         "Queue erased": _time(deletion["queue_erased"]) or "not yet: the operator runs <code>mempair purge</code>",
         "Retrained since": _time(deletion["retrained_since"]) or "no",
         "Kept until": _time(deletion["kept_until"]),

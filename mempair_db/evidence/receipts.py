@@ -85,7 +85,7 @@ def _digest_text(document: Document) -> str:
 
 
 def check(document: Document, keys: Sequence[PublicKey], key_value: str | None = None) -> list[str]:
-    """Check a receipt offline and return what was found to hold; raise VerificationFailed at the first that does not."""
+    """Check a receipt offline and return what holds; the first thing that does not raises VerificationFailed."""
     try:
         return _check(document, keys, key_value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -211,6 +211,16 @@ def parquet_rows(path: Path | str, model_id: int | None = None) -> Iterator[Row]
             yield from chunk
 
 
+def parquet_models(path: Path | str) -> list[tuple[int, str]]:
+    """Return (id, name) of the models in an exported ledger, which has their names in the column `model`."""
+    import duckdb  # noqa: PLC0415
+
+    with duckdb.connect() as duck:
+        return duck.execute(
+            "select distinct model_id, model from read_parquet($1) order by model_id", [str(path)]
+        ).fetchall()
+
+
 def verify_parquet(
     path: Path | str,
     model_id: int | None = None,

@@ -62,10 +62,8 @@ class Record:
         tag, salt = new_tag(key if subject is None else subject)
         seq = self.enter(entry, rows=1, tag=tag, **fields)
         promise = self.model.pair.parameters
-        self._receipts.append(
-            (self.model.id, key, subject, tag, salt, seq, requested, self.at, kind)
-            + (promise.unlearner, promise.epsilon, promise.delta, __version__)
-        )
+        terms = (promise.unlearner, promise.epsilon, promise.delta, __version__)
+        self._receipts.append((self.model.id, key, subject, tag, salt, seq, requested, self.at, kind, *terms))
         if entry == "unlearned":
             self.outcome.unlearned += 1
         else:

@@ -6,7 +6,7 @@ select mempair.create_model(
     features => %(features)s::text[], positive => %(positive)s, epsilon => %(epsilon)s, delta => %(delta)s,
     gamma => %(gamma)s, lambda => %(lambda)s, m => %(m)s, calibration_rows => %(calibration_rows)s,
     categories => %(categories)s::jsonb, on_null => %(on_null)s, on_exhausted => %(on_exhausted)s,
-    unlearner => %(unlearner)s)
+    unlearner => %(unlearner)s, subject => %(subject)s)
 
 -- cli_drop_model --
 select mempair.drop_model(%(name)s, %(keep)s)
@@ -39,6 +39,15 @@ select l.* from (
 
 -- cli_verify_odometer --
 select v.* from mempair.verify_odometer(%(name)s) v
+
+-- cli_privileges --
+select p.kind, p.privilege, p.object from mempair.privileges() p
+
+-- cli_grant_role --
+select mempair.grant_role(%(role)s, %(kind)s)
+
+-- cli_revoke_role --
+select mempair.revoke_role(%(role)s, %(kind)s)
 
 -- cli_receipt --
 select mempair.receipt(%(name)s, %(key)s)
