@@ -30,6 +30,7 @@ BUSY: Final = 0.002  # seconds between looks while there is work
 IDLE: Final = 0.2
 LONGEST_BACKOFF: Final = 30.0
 HEARTBEAT: Final = 10.0
+EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
 
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
@@ -102,6 +103,7 @@ class Worker:
         """Work until nothing is left to do, then return."""
         with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
             batch.prepare(connection)
+            connection.execute(query("expire_receipts"))
             while self.round(connection) and not self._stop.is_set():
                 pass
 
@@ -157,6 +159,8 @@ class Worker:
                 if self._due("heartbeat", HEARTBEAT):
                     who = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "version": __version__}
                     connection.execute(query("heartbeat"), who)
+                if self._due("receipts", EXPIRY):
+                    connection.execute(query("expire_receipts"))
                 if self.metrics and self._due("lag", LAG):
                     self.metrics.lag(connection)
                 pause = BUSY if self.round(connection) else min(self.idle, pause * 1.5)

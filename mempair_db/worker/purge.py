@@ -11,7 +11,9 @@ from typing import Any
 import psycopg
 from psycopg.errors import LockNotAvailable
 
+from mempair_db.catalog import models
 from mempair_db.catalog.queries import query
+from mempair_db.worker.record import Record
 
 
 def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
@@ -24,4 +26,16 @@ def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
         except LockNotAvailable:
             return False
         erased += bool(done and done[0])
+    if erased == 2:
+        _enter(connection, model_id)
     return erased == 2
+
+
+def _enter(connection: psycopg.Connection[Any], model_id: int) -> None:
+    """Say so in the ledger: receipts name the time. While another worker has the model, its own purge will."""
+    with connection.transaction():
+        model = models.lease(connection, model_id)
+        if model is not None:
+            record = Record(model)
+            record.enter("purged", detail="queue tables truncated")
+            record.write(connection)

@@ -156,6 +156,9 @@ select mempair.erase_queue(%(model)s::integer)
 -- rotate_queue --
 select mempair.rotate_queue(%(model)s::integer)
 
+-- expire_receipts --
+select mempair.expire_receipts()
+
 -- heartbeat --
 insert into mempair.worker (id, host, pid, version) values (%(id)s, %(host)s, %(pid)s, %(version)s)
 on conflict (id) do update set heartbeat_at = clock_timestamp()
