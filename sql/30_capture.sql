@@ -117,7 +117,7 @@ begin
     perform mempair.write_trigger_function(model.id, 'insert', format(
         'select 1, e.*, null::timestamptz, null::text from (select %s from new_rows t) as e where e.y is not null', event));
     perform mempair.write_trigger_function(model.id, 'delete', format(
-        'select 2, e.row_key, e.x, e.c, e.y, at, e.subject
+        'select 2, e.row_key, e.x, e.c, e.y, clock_timestamp(), e.subject
          from (select %s, %s as subject from old_rows t) as e where e.y is not null', event, subject));
     -- Rows whose key, features and label all stay make no event. All deletes get smaller numbers than the inserts.
     perform mempair.write_trigger_function(model.id, 'update', format(
@@ -127,19 +127,20 @@ begin
              where (o.row_key, o.x, o.c, o.y) is distinct from (n.row_key, n.x, n.c, n.y)
          )
          select * from (
-             select 2 as op, old_key, old_x, old_c, old_y, at, subject from changed where old_y is not null
+             select 2 as op, old_key, old_x, old_c, old_y, clock_timestamp(), subject from changed where old_y is not null
              union all
              select 1, row_key, x, c, y, null, null from changed where y is not null
          ) as e order by op desc', event, subject));
     perform mempair.write_trigger_function(model.id, 'truncate',
-        'select 3, null::text, null::float8[], null::text[], null::float8, at, null::text');
+        'select 3, null::text, null::float8[], null::text[], null::float8, clock_timestamp(), null::text');
     if exists (select from pg_class c where c.oid = model.source and c.relkind = 'p') then
         perform mempair.write_partition_functions(model.id, event, subject);
     end if;
 end $$;
 
 -- One trigger function: append the events of a statement to the active queue table.
--- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail.
+-- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
+-- statements: with parameters, Postgres would plan each of the first five executions of a session anew.
 create or replace function mempair.write_trigger_function(model_id integer, operation text, events text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -148,8 +149,6 @@ begin
         -- The plan is kept for the session and may have been made for one row: a nested loop would then be quadratic.
         case when operation = 'update' then 'set enable_nestloop = off' end,
         format('
-declare
-    at timestamptz := clock_timestamp();
 begin
     if (select q.active from mempair.queue q where q.model_id = %1$s) = 0 then
         insert into mempair.change_%1$s_a (op, row_key, x, c, y, captured_at, subject) %2$s;

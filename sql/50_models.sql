@@ -67,8 +67,9 @@ begin
     if backfill then
         execute format(
             'insert into mempair.change_%1$s_a (op, row_key, x, c, y)
-             select 1, mempair.key_%1$s(t), mempair.x_%1$s(t), mempair.c_%1$s(t), mempair.y_%1$s(t)
-             from %2$s t where mempair.y_%1$s(t) is not null', model.id, source);
+             select 1, mempair.key_%1$s(mempair_row), mempair.x_%1$s(mempair_row), mempair.c_%1$s(mempair_row),
+                    mempair.y_%1$s(mempair_row)
+             from %2$s mempair_row where mempair.y_%1$s(mempair_row) is not null', model.id, source);
     end if;
     perform mempair.apply_grants();
     return model.id;

@@ -106,7 +106,8 @@ create or replace function mempair.write_source_view(model mempair.model) return
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     execute format('create view mempair.source_%1$s as
-        select mempair.key_%1$s(t) as row_key, mempair.x_%1$s(t) as x, mempair.c_%1$s(t) as c, mempair.y_%1$s(t) as y
-        from %2$s t', model.id, model.source);
+        select mempair.key_%1$s(mempair_row) as row_key, mempair.x_%1$s(mempair_row) as x,
+               mempair.c_%1$s(mempair_row) as c, mempair.y_%1$s(mempair_row) as y
+        from %2$s mempair_row', model.id, model.source);
     execute format('revoke all on mempair.source_%s from public', model.id);
 end $$;

@@ -44,5 +44,5 @@ select l.model_id, l.tick from mempair.learned l where l.model_id = any ({models
 
 -- replay_rows --
 -- The rows that are still there of those the epoch has learned.
-select l.tick, l.row_key, {x}(t) as x, {c}(t) as c, {y}(t) as y
-from {source} t join mempair.learned l on l.model_id = {model} and l.row_key = {key}(t)
+select l.tick, l.row_key, {x}(mempair_row) as x, {c}(mempair_row) as c, {y}(mempair_row) as y
+from {source} mempair_row join mempair.learned l on l.model_id = {model} and l.row_key = {key}(mempair_row)
