@@ -203,7 +203,7 @@ def parquet_rows(path: Path | str, model_id: int | None = None) -> Iterator[Row]
     """Read the ledger from an exported Parquet file: the columns of `COLUMNS`, of one model if its number is given."""
     import duckdb  # noqa: PLC0415 - only who reads files needs it
 
-    columns = ", ".join("epoch_us(at)" if column == "at" else f'"{column}"' for column in COLUMNS)
+    columns = ", ".join('epoch_us("at")' if column == "at" else f'"{column}"' for column in COLUMNS)
     with duckdb.connect() as duck:
         statement = f"select {columns} from read_parquet($1) where $2 is null or model_id = $2 order by model_id, seq"  # noqa: S608
         found = duck.execute(statement, [str(path), model_id])
