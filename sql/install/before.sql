@@ -1,3 +1,6 @@
+-- Names below mean what they mean in pg_catalog, whatever else the installer's search_path would find first.
+set local search_path = pg_catalog, pg_temp;
+
 -- One installer at a time; the lock ends with the transaction. The number is 'mempair_' read as eight bytes.
 select pg_catalog.pg_advisory_xact_lock(7882827052219986527);
 

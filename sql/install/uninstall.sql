@@ -1,3 +1,5 @@
+set local search_path = pg_catalog, pg_temp;
+
 -- First, without cascade, what a user's own views may be built on: if one still is, Postgres says which, and nothing goes.
 do $$
 declare
