@@ -278,6 +278,8 @@ def test_a_cascade_ends_capture_but_never_a_users_write(connection: psycopg.Conn
     connection.execute("delete from customers")
     connection.execute("truncate customers")
     assert connection.execute("select count(*) from mempair.change_1_a").fetchone() == (0,)
+    connection.execute("select mempair.drop_model('churn')")
+    connection.execute("insert into customers (id) values (1)")
 
 
 WILD = ["null", "'NaN'", "'Infinity'", "'-Infinity'", "1e308", "-1e308", "1e-320", "'-0'"]

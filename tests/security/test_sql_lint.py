@@ -105,3 +105,16 @@ def test_user_given_names_reach_dynamic_sql_only_quoted() -> None:
     for file in sql_files():
         code = re.sub(r"--.*", "", file.read_text(encoding="utf-8"))
         assert suspicious.findall(code) == [], file.name
+
+
+def test_the_documentation_names_every_parameter_code_and_object(connection: psycopg.Connection) -> None:
+    text = (directory("sql") / "README.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
+    words = {word for each in documented for word in re.findall(r"\w+", each)}
+    parameters = "select unnest(proargnames) from pg_proc where proname = 'create_model'"
+    assert {row[0] for row in connection.execute(parameters)} - words == set()
+    codes = {code for file in sql_files() for code in re.findall(r"'(MP\d+)'", file.read_text(encoding="utf-8"))}
+    assert codes - documented == set()
+    relations = "select relname from pg_class where relnamespace = 'mempair'::regnamespace and relkind in ('r', 'v')"
+    made_per_model = re.compile(r"^(change|source)_\d")
+    assert {name for (name,) in connection.execute(relations) if not made_per_model.match(name)} - words == set()
