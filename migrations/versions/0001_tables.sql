@@ -160,7 +160,7 @@ create table mempair.ledger (
     constraint cap_of_kind check (case
         when kind = 'retrained' then true
         else (rho_cap is not null) = (kind in ('calibrated', 'exhausted') or rho > 0) end),
-    constraint tag_of_kind check ((tag is not null) = (kind in ('unlearned', 'cancelled', 'attested'))),
+    constraint tag_of_kind check (kind = 'attested' or (tag is not null) = (kind in ('unlearned', 'cancelled'))),
     constraint detail_of_kind check (case
         when kind = 'unlearned' then (detail is null and rho > 0) or (detail is not distinct from 'by exact retrain' and rho = 0)
         when kind = 'cancelled' then detail is not null and detail in ('cancelled', 'never learned')
