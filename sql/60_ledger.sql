@@ -128,17 +128,20 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     where s.model_id = wrong_counters.model_id and p.problem is not null
 $$;
 
--- How many deletions the whole budget of the epoch serves at the current clock, before noise costs gamma per row:
--- m* = (N / G) sqrt(gamma lambda rho_tot / d), twice that for the passive unlearner. NULL until the epoch has begun.
+-- How many deletions the whole budget of the epoch serves at the current clock before noise costs a prediction gamma:
+-- m* = (lambda (T + t0) / G) sqrt(gamma rho_tot / (M + lambda d)), twice that for the passive unlearner.
+-- NULL until the epoch has begun.
 create or replace function mempair.capacity(model_name text) returns float8
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     fixed jsonb := model.constants -> 'constants';
+    ridge float8 := (fixed ->> 'lam')::float8;
 begin
     return (
-        select case model.unlearner when 'passive' then 2 else 1 end * s.clock / (fixed ->> 'G')::float8
-            * sqrt(model.gamma * (fixed ->> 'lam')::float8 * (s.cap / 1e12) / nullif(cardinality(s.anchor), 0))
+        select case model.unlearner when 'passive' then 2 else 1 end
+            * ridge * (s.clock + (fixed ->> 't0')::float8) / (fixed ->> 'G')::float8
+            * sqrt(model.gamma * (s.cap / 1e12) / ((fixed ->> 'M')::float8 + ridge * cardinality(s.anchor)))
         from mempair.state s where s.model_id = model.id
     );
 end $$;

@@ -3,7 +3,7 @@
 What the user says: ε and δ (the promise), γ (the regret per row that noise may cost), optionally λ, m, τ.
 What follows: the encoding; G and M from the loss; t0 = M/λ; ρ_tot from (ε, δ), exactly; and λ.
 
-λ is a trade: capacity m* = (N/G)·√(γλρ_tot/d) grows with √λ, and the gate opens earlier; accuracy falls with it.
+λ is a trade: capacity m* = (λ(N + t0)/G)·√(γρ_tot/(M + λd)) grows with it, and the gate opens earlier; accuracy falls.
 Unless given, λ is the largest of GRID whose progressive loss per calibration row is at most TOLERANCE·γ above the
 best one's: γ is what the user lets deletions cost per row. `Epoch.trade` reports the whole table. A short calibration
 prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more rows, may choose again.
@@ -152,6 +152,7 @@ def calibrate(
                 10_000,
                 d=fitted.d,
                 G=losses.lipschitz(parameters.loss, parameters.clip),
+                M=losses.smoothness(parameters.loss),
                 lam=lam,
                 gamma=parameters.gamma,
                 rho_tot=rho_tot,

@@ -150,7 +150,7 @@ class MemoryPair:
         for _, clock in self._deletions(ops[:done]):
             units = self.price(clock)
             self._odometer = self.odometer.spend(units)
-            state.tally["noise_regret"] += self._noise_regret(clock, units)
+            state.tally["noise_loss"] += self._noise_loss(clock, units)
             noise.append(odometer.sigma(self._sensitivity(clock), units) * odometer.gaussian_noise(epoch.d))
             spent.append(units)
         events.apply(state, epoch.constants, ops[:done], X, targets, np.array(noise))
@@ -158,19 +158,19 @@ class MemoryPair:
         return Applied(done, spent)
 
     def affordable(self, ops: Ops) -> int:
-        """How many of these events both budgets allow: ρ_tot, and γ per row for the expected cost of noise.
+        """How many of these events both budgets allow: ρ_tot, and γ for what noise may cost a prediction.
 
         With the live split the first implies the second; with a fixed m it may not.
         """
-        spent, regret = self.odometer, self.tally("noise_regret")
+        spent, loss = self.odometer, self.tally("noise_loss")
         split = self.parameters.m is None or self.parameters.mode == "paper"
         for i, clock in self._deletions(ops):
             units = self.price(clock)
             if units == 0 or not spent.can_spend(units):
                 return i
             spent = spent.spend(units)
-            regret += self._noise_regret(clock, units)
-            if not split and regret > self.parameters.gamma * clock:
+            loss += self._noise_loss(clock, units)
+            if not split and loss > self.parameters.gamma:
                 return i
         return len(ops)
 
@@ -182,6 +182,7 @@ class MemoryPair:
             clock,
             d=epoch.d,
             G=k.G,
+            M=k.M,
             lam=k.lam,
             gamma=p.gamma,
             rho_tot_units=epoch.cap,
@@ -204,7 +205,7 @@ class MemoryPair:
         return bounds.regret_bound(self.tally("anchor_sum"), self.tally("excess"), jumps, pull, norm)
 
     def capacity(self) -> float:
-        """m* at the current clock: how many deletions the whole budget serves before noise costs γ per row."""
+        """m* at the current clock: how many deletions the whole budget serves before noise costs a prediction γ."""
         epoch, _ = self._started()
         k, p = epoch.constants, self.parameters
         rho_tot = epoch.cap / odometer.UNITS
@@ -212,6 +213,7 @@ class MemoryPair:
             self.tally("clock"),
             d=epoch.d,
             G=k.G,
+            M=k.M,
             lam=k.lam,
             gamma=p.gamma,
             rho_tot=rho_tot,
@@ -351,10 +353,10 @@ class MemoryPair:
             return k.G / k.lam
         return bounds.sensitivity(k.G, k.lam, clock, k.t0, self.parameters.unlearner)
 
-    def _noise_regret(self, clock: int, units: int) -> float:
+    def _noise_loss(self, clock: int, units: int) -> float:
         epoch, _ = self._started()
         k, rho = epoch.constants, units / odometer.UNITS
-        return bounds.noise_regret(k.G, k.lam, clock, k.t0, d=epoch.d, rho=rho, unlearner=self.parameters.unlearner)
+        return bounds.noise_loss(k.G, k.M, k.lam, clock, k.t0, epoch.d, rho, self.parameters.unlearner)
 
     def _norm(self) -> float:
         """Bound the norm of the best static model of the rows so far."""

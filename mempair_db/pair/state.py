@@ -30,7 +30,7 @@ TALLY: Final = np.dtype(
         ("excess", "<f8"),  # Σ f_t(θ_t) − f_t(a_t)
         ("jump_const", "<f8"),  # Σ over deletions of λ(T+t0)(‖a‖‖δ‖ + ½‖δ‖²)
         ("jump_slope", "<f8"),  # Σ over deletions of λ(T+t0)‖δ‖, to be multiplied by the comparator's norm
-        ("noise_regret", "<f8"),  # Σ over deletions of the noise's expected regret
+        ("noise_loss", "<f8"),  # Σ over deletions of what their noise costs a prediction, in expectation
         ("gradient_sum", "<f8"),  # S_t = Σ‖g_t‖²
         ("curvature_sum", "<f8"),  # Σ λ_s
     ]

@@ -219,40 +219,63 @@ def test_the_expected_cost_of_a_delete_bounds_the_average_over_draws_of_its_nois
     [(29_304, 109, 15), (27_000, 25, 29), (90_000, 55, 64), (10_783, 784, 2)],
     ids=["Adult", "Credit", "CoverType", "MNIST"],
 )
-def test_the_capacity_of_the_streams_in_the_specification(rows: int, d: int, m: int) -> None:
-    live = bounds.capacity(rows, d, 1.0, 0.01, 0.1, RHO_TOT, "symmetric")
+def test_the_regret_capacity_of_the_streams_in_the_specification(rows: int, d: int, m: int) -> None:
+    live = bounds.regret_capacity(rows, d, 1.0, 0.01, 0.1, RHO_TOT, "symmetric")
     assert round(live) == m
-    assert bounds.capacity(rows, d, 1.0, 0.01, 0.1, RHO_TOT, "passive") == pytest.approx(2 * live)
+    assert bounds.regret_capacity(rows, d, 1.0, 0.01, 0.1, RHO_TOT, "passive") == pytest.approx(2 * live)
+
+
+@pytest.mark.parametrize(
+    ("rows", "d", "m"),
+    [(29_304, 109, 13), (27_000, 25, 20), (90_000, 55, 53), (10_783, 784, 2)],
+    ids=["Adult", "Credit", "CoverType", "MNIST"],
+)
+def test_the_capacity_is_below_the_regret_capacity_and_close_to_it_for_many_features(rows: int, d: int, m: int) -> None:
+    live = bounds.capacity(rows, d, 1.0, 0.25, 0.01, 0.1, RHO_TOT, "symmetric")
+    assert round(live) == m
+    assert bounds.capacity(rows, d, 1.0, 0.25, 0.01, 0.1, RHO_TOT, "passive") == pytest.approx(2 * live)
+    without_t0 = live * rows / (rows + 25)
+    assert without_t0 <= bounds.regret_capacity(rows, d, 1.0, 0.01, 0.1, RHO_TOT, "symmetric")
 
 
 @pytest.mark.parametrize("unlearner", UNLEARNERS)
-def test_at_capacity_the_noise_costs_exactly_gamma_per_row(unlearner: Unlearner) -> None:
-    m = bounds.capacity(29_304, 109, 2.0, 0.01, 0.1, RHO_TOT, unlearner)
-    each = bounds.noise_regret(2.0, 0.01, 29_304, 0.0, 109, RHO_TOT / m, unlearner)
-    assert m * each == pytest.approx(0.1 * 29_304)
+def test_at_capacity_the_noise_costs_a_prediction_exactly_gamma(unlearner: Unlearner) -> None:
+    m = bounds.capacity(29_304, 109, 2.0, 0.25, 0.01, 0.1, RHO_TOT, unlearner)
+    each = bounds.noise_loss(2.0, 0.25, 0.01, 29_304, 25.0, 109, RHO_TOT / m, unlearner)
+    assert m * each == pytest.approx(0.1)
+
+
+def test_the_loss_of_noise_is_a_bound_that_a_row_on_the_sphere_nearly_attains() -> None:
+    # Given squared residuals (M = 1) and a row of length 1, when noise falls on θ many times, then the mean of
+    # f(θ + η) − f(θ) is what noise_loss says.
+    d, lam, clock, t0, rho = 5, 0.01, 900, 100.0, 0.5
+    scale = bounds.sensitivity(1.0, lam, clock, t0, "symmetric") / math.sqrt(2 * rho)
+    noise = scale * np.random.default_rng(4).normal(size=(400_000, d))
+    gained = np.mean(0.5 * noise[:, 0] ** 2 + lam / 2 * np.sum(noise**2, axis=1))
+    assert gained == pytest.approx(bounds.noise_loss(1.0, 1.0, lam, clock, t0, d, rho, "symmetric"), rel=0.01)
 
 
 def test_a_live_split_divides_the_budget_by_the_whole_deletions_it_can_serve() -> None:
-    # Adult: m* = 14.86, so 14 deletions of a fourteenth each.
+    # Adult: m* = 13.42, so 13 deletions of a thirteenth each.
     cap = to_units(RHO_TOT)
-    assert bounds.split(29_304, 109, 1.0, 0.01, 0.1, cap, "symmetric") == cap // 14
+    assert bounds.split(29_304, 109, 1.0, 0.25, 0.01, 0.1, cap, "symmetric") == cap // 13
 
 
 def test_a_deletion_too_early_for_its_noise_is_left_to_a_retrain() -> None:
-    # m*(1000) = 0.51 < 1 for Adult's dimension; and a budget of fewer units than deletions cannot be split.
-    assert bounds.split(1_000, 109, 1.0, 0.01, 0.1, to_units(RHO_TOT), "symmetric") == 0
-    assert bounds.split(1_000, 109, 1.0, 0.01, 0.1, 9, "symmetric", m=10) == 0
+    # m*(1000) = 0.47 < 1 for Adult's dimension; and a budget of fewer units than deletions cannot be split.
+    assert bounds.split(1_000, 109, 1.0, 0.25, 0.01, 0.1, to_units(RHO_TOT), "symmetric") == 0
+    assert bounds.split(1_000, 109, 1.0, 0.25, 0.01, 0.1, 9, "symmetric", m=10) == 0
 
 
 def test_a_fixed_m_splits_alike_at_every_clock() -> None:
     for clock in (1, 1_000_000):
-        assert bounds.split(clock, 109, 1.0, 0.01, 0.1, 1000, "symmetric", m=30) == 33
+        assert bounds.split(clock, 109, 1.0, 0.25, 0.01, 0.1, 1000, "symmetric", m=30) == 33
 
 
 @pytest.mark.parametrize("m", [0, -3])
 def test_a_split_among_no_deletions_is_refused(m: int) -> None:
     with pytest.raises(InvalidParameter, match="fewer than one"):
-        bounds.split(1_000, 109, 1.0, 0.01, 0.1, 1000, "symmetric", m=m)
+        bounds.split(1_000, 109, 1.0, 0.25, 0.01, 0.1, 1000, "symmetric", m=m)
 
 
 @given(
@@ -260,16 +283,18 @@ def test_a_split_among_no_deletions_is_refused(m: int) -> None:
     start=st.integers(1, 100_000),
     d=st.integers(1, 800),
     G=st.floats(0.1, 10),
+    M=st.sampled_from([0.25, 1.0]),
     lam=st.floats(1e-4, 1),
     gamma=st.floats(0.01, 1),
     epsilon=st.floats(0.1, 10),
     unlearner=st.sampled_from(UNLEARNERS),
 )
-def test_with_the_live_split_the_noise_of_all_deletions_stays_within_gamma_per_row(
+def test_with_the_live_split_the_noise_of_all_deletions_never_costs_a_prediction_more_than_gamma(
     steps: list[int],
     start: int,
     d: int,
     G: float,
+    M: float,
     lam: float,
     gamma: float,
     epsilon: float,
@@ -277,41 +302,43 @@ def test_with_the_live_split_the_noise_of_all_deletions_stays_within_gamma_per_r
 ) -> None:
     # Given any non-decreasing clocks of deletions, all of them in one burst included,
     cap = to_units(rho_of(epsilon, 1e-6))
-    odometer, total, clock = Odometer(cap), 0.0, start
-    t0 = 0.25 / lam
+    odometer, loss, regret, clock = Odometer(cap), 0.0, 0.0, start
+    t0 = M / lam
     for step in steps:
         clock += step
         # when each spends the live split until the budget refuses,
-        units = bounds.split(clock, d, G, lam, gamma, cap, unlearner)
+        units = bounds.split(clock, d, G, M, lam, gamma, cap, unlearner)
         if units == 0:
             continue
         try:
             odometer = odometer.spend(units)
         except BudgetExhausted:
             break
-        total += bounds.noise_regret(G, lam, clock, t0, d, units / UNITS, unlearner)
-        # then the noise has cost no more than γ per row so far, but for the rounding of ρ_s to whole units.
-        m = bounds.capacity(clock, d, G, lam, gamma, cap / UNITS, unlearner)
+        loss += bounds.noise_loss(G, M, lam, clock, t0, d, units / UNITS, unlearner)
+        regret += bounds.noise_regret(G, lam, clock, t0, d, units / UNITS, unlearner)
+        # then all their noise costs γ at most, and γ per row in regret, but for the rounding of ρ_s to whole units.
+        m = bounds.capacity(clock, d, G, M, lam, gamma, cap / UNITS, unlearner)
         assume(m < cap)
-        assert total <= gamma * clock / (1 - m / cap) ** 2
+        assert loss <= gamma / (1 - m / cap) ** 2
+        assert regret <= gamma * (clock + t0) / (1 - m / cap) ** 2
         assert odometer.deletions <= m / (1 - m / cap)
 
 
 def test_the_bound_on_the_noise_of_a_live_split_is_not_slack() -> None:
-    # Given a clock where m* is hardly above a whole number and t0 = 0, when a burst spends all of the budget,
-    # then the noise costs almost exactly γ per row.
+    # Given a clock where m* is hardly above a whole number, when a burst spends all of the budget, then the noise
+    # costs almost exactly γ.
     cap = to_units(RHO_TOT)
     clock = next(n for n in range(29_304, 40_000) if _capacity_at(n) % 1 < 1e-3)
-    units = bounds.split(clock, 109, 1.0, 0.01, 0.1, cap, "symmetric")
+    units = bounds.split(clock, 109, 1.0, 0.25, 0.01, 0.1, cap, "symmetric")
     odometer, total = Odometer(cap), 0.0
     while odometer.can_spend(units):
         odometer = odometer.spend(units)
-        total += bounds.noise_regret(1.0, 0.01, clock, 0.0, 109, units / UNITS, "symmetric")
-    assert 0.999 * 0.1 * clock < total <= 0.1 * clock
+        total += bounds.noise_loss(1.0, 0.25, 0.01, clock, 25.0, 109, units / UNITS, "symmetric")
+    assert 0.099 < total <= 0.1 * (1 + 1e-9)
 
 
 def _capacity_at(clock: int) -> float:
-    return bounds.capacity(clock, 109, 1.0, 0.01, 0.1, RHO_TOT, "symmetric")
+    return bounds.capacity(clock, 109, 1.0, 0.25, 0.01, 0.1, RHO_TOT, "symmetric")
 
 
 def test_the_gate_opens_when_the_regret_is_covered_by_gamma_per_row() -> None:

@@ -125,7 +125,7 @@ def test_the_trade_reports_what_each_lambda_costs_and_buys() -> None:
     epoch = epoch_of(gamma=0.2)
     assert [trade.capacity for trade in epoch.trade] == sorted((t.capacity for t in epoch.trade), reverse=True)
     first = epoch.trade[0]
-    expected = bounds.capacity(10_000, epoch.d, 1.0, first.lam, 0.2, odometer.rho_of(1.0, 1e-6), "symmetric")
+    expected = bounds.capacity(10_000, epoch.d, 1.0, 0.25, first.lam, 0.2, odometer.rho_of(1.0, 1e-6), "symmetric")
     assert first.capacity == pytest.approx(expected)
 
 
