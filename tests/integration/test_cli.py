@@ -67,7 +67,7 @@ def test_a_model_is_created_taught_asked_and_dropped_from_the_command_line(mempa
         connection.execute("delete from customers where id = 7")
     mempair("worker", "--once", "--model", "churn", "--dsn", customers)
     code, out, _ = mempair("odometer", "show", "churn", "--json", "--dsn", customers)
-    assert json.loads(out)[-1]["kind"] == "unlearned"
+    assert [entry["kind"] for entry in json.loads(out)][-2:] == ["unlearned", "purged"]
     assert mempair("odometer", "verify", "churn", "--dsn", customers)[0] == 0
     code, out, _ = mempair("receipt", "churn", "7", "--dsn", customers)
     assert code == 0
@@ -177,3 +177,22 @@ def test_the_client_speaks_to_the_same_functions(customers: str) -> None:
     assert client.predict("age", [20.0]) > 0.5 > client.predict("age", [75.0])
     assert client.receipt("age", "1") is None
     client.drop_model("age")
+
+
+def test_health_names_what_is_wrong(mempair: Run, customers: str) -> None:
+    create(mempair, customers)
+    code, _, err = mempair("health", "--dsn", customers)
+    assert code == 1
+    assert "no worker has reported" in err
+    with psycopg.connect(customers, autocommit=True) as connection:
+        connection.execute("insert into mempair.worker (host, pid) values ('somewhere', 1)")
+        assert mempair("health", "--dsn", customers)[0] == 0
+        connection.execute("delete from customers where id = 1")
+        assert mempair("health", "--dsn", customers)[0] == 0
+        code, _, err = mempair("health", "--patience", "0", "--dsn", customers)
+        assert code == 1
+        assert "waits since" in err
+        connection.execute("update mempair.model set status = 'failed', reason = 'because'")
+        code, _, err = mempair("health", "--dsn", customers)
+        assert code == 1
+        assert "has failed: because" in err

@@ -134,6 +134,7 @@ def test_the_size_of_batches_does_not_change_a_bit(shop: Shop, monkeypatch: pyte
 
 
 def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: Shop) -> None:
+    shop.sql.execute("select mempair.alter_model('churn', gamma => 0.05)")
     shop.fill(1, 300)
     shop.work()
     with pytest.raises(psycopg.errors.Error) as error:
