@@ -10,8 +10,11 @@ from typing import Annotated
 import typer
 
 from mempair_db import server
+from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, app, out, show, talk
+from mempair_db.cli.evidence import KeyFile
 from mempair_db.cli.start import sql_app
+from mempair_db.evidence import keys
 
 MaybeName = Annotated[str | None, typer.Argument(help="The model's name; may be left out if there is only one.")]
 From = Annotated[
@@ -92,11 +95,48 @@ def replay(
     if as_json:
         print(json.dumps({**asdict(result), "holds": result.holds}, indent=2))  # noqa: T201
     else:
-        from mempair_db.replay.words import comparison  # noqa: PLC0415
+        from mempair_db.replay import words  # noqa: PLC0415
 
-        for line in comparison(result):
+        for line in words.comparison(result):
             out.print(line, highlight=False, soft_wrap=True)
     if result.holds is False:
+        raise typer.Exit(5)
+
+
+@app.command()
+def audit(
+    name: MaybeName = None,
+    folder: From = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and samples: seconds instead of minutes.")] = False,
+    attest: Annotated[bool, typer.Option("--attest", help="Enter the result into the ledger, signed.")] = False,
+    key: KeyFile = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure every promise on the surviving rows; a verdict per claim, exit code 5 if one fails."""
+    from mempair_db.replay import audit as audits  # noqa: PLC0415
+    from mempair_db.replay import folder as folders  # noqa: PLC0415
+    from mempair_db.replay import words  # noqa: PLC0415
+    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+
+    bars = shown_on(talk)
+    signer = keys.load(key or keys.default_path()) if attest else None
+    with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
+        result = audits.audit(model, effort=audits.QUICK if quick else audits.Effort(), bars=bars)
+        number = int(model.row["id"])
+    if as_json:
+        print(json.dumps({**result.to_json(), "sha256": result.digest()}, indent=2, ensure_ascii=False))  # noqa: T201
+    else:
+        for line in words.claims(result):
+            out.print(line, highlight=False, soft_wrap=True)
+        talk.print(f"{result.summary()}. {words.ONE_RECORD}", highlight=False)
+    if signer is not None:
+        from mempair_db.replay.attest import attest as enter  # noqa: PLC0415
+
+        with connect(server.ensure(dsn), autocommit=True) as connection:
+            seq = enter(connection, number, result, signer)
+        talk.print(f"Entered as ledger entry {seq}, signed by {signer.public.name}.", highlight=False)
+    if result.failed:
         raise typer.Exit(5)
 
 

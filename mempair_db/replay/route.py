@@ -61,20 +61,21 @@ class Extension:
         self._dsn, self._snapshot, self._library = dsn, snapshot, library
 
     @contextmanager
-    def read(self, duck: duckdb.DuckDBPyConnection, statement: str, advance: Advance) -> Iterator[str]:
-        """Make the statement's rows the DuckDB relation whose name is given."""
+    def read(self, duck: duckdb.DuckDBPyConnection, statement: str, _advance: Advance) -> Iterator[str]:
+        """Make the statement's rows the DuckDB relation whose name is given; it does not say how far it is."""
         duck.execute(f"load {_quoted(str(self._library))}")
         duck.execute(f"attach {_quoted(self._dsn)} as production (type postgres, read_only)")
         try:
             duck.execute("begin")
-            duck.execute(
-                f"call postgres_execute('production', {_quoted(f'set transaction snapshot {self._snapshot!r}')})"
-            )
+            share = _quoted(f"set transaction snapshot {_quoted(self._snapshot)}")
+            duck.execute(f"call postgres_execute('production', {share})")
             yield f"postgres_query('production', {_quoted(statement)})"
             duck.execute("commit")
+        except BaseException:
+            duck.execute("rollback")
+            raise
         finally:
             duck.execute("detach production")
-        advance(0)
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mempair_db.replay.audit import Audit
+from mempair_db.replay.claims import FAILS, HOLDS, OPEN, SKIPPED
 from mempair_db.replay.replay import CHANCE, Comparison
 
 ONE_RECORD = (
@@ -50,3 +52,15 @@ def comparison(result: Comparison) -> list[str]:
         None: "No verdict: the rows are not the model's.",
     }
     return [*lines, verdict[result.holds]]
+
+
+def claims(result: Audit) -> list[str]:
+    """Say what became of every claim, two lines each."""
+    colours = {HOLDS: "green", FAILS: "red", OPEN: "yellow", SKIPPED: "dim"}
+    lines = [f"[bold]{result.model}[/bold], epoch {result.epoch}, clock {result.clock}, as of {result.exported_at}"]
+    for claim in result.claims:
+        facts = claim.measured + (f"  (limit: {claim.limit})" if claim.limit else "")
+        facts += f"  {claim.note}" if claim.note else ""
+        verdict = f"[{colours[claim.verdict]}]{claim.verdict:>12}[/]"
+        lines += [f"{verdict}  {claim.says}", f"{'':14}[dim]{facts.strip()}[/dim]"]
+    return lines

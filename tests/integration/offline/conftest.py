@@ -39,12 +39,14 @@ class Shop:
 
     def fill(self, first: int, last: int) -> None:
         rng = np.random.default_rng(first)
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            with connection.cursor().copy("copy customers from stdin") as copy:
-                for number in range(first, last):
-                    age, spend = rng.normal(size=2).tolist()
-                    left = age + 0.5 * spend + rng.normal() > 0
-                    copy.write_row((number, age, spend, "abc"[number % 3], left))
+        with (
+            psycopg.connect(self.dsn, autocommit=True) as connection,
+            connection.cursor().copy("copy customers from stdin") as copy,
+        ):
+            for number in range(first, last):
+                age, spend = rng.normal(size=2).tolist()
+                left = age + 0.5 * spend + rng.normal() > 0
+                copy.write_row((number, age, spend, "abc"[number % 3], left))
 
     def delete(self, *keys: int) -> None:
         for key in keys:

@@ -93,9 +93,7 @@ def test_a_name_chooses_one_of_several_models(shop: Any, tmp_path: Path) -> None
         read(tmp_path / "all")
 
 
-def test_the_views_answer_in_the_folder_itself(
-    story: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_views_answer_in_the_folder_itself(story: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(story.folder)
     with duckdb.connect("mempair.duckdb", read_only=True) as duck:
         epochs = duck.execute("select epoch, deletions_by_noise, clock, exhausted from deletions_per_epoch").fetchall()

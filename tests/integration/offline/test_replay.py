@@ -126,7 +126,9 @@ def test_what_if_replays_with_other_constants(story: Any) -> None:
     assert not np.array_equal(other.arrays.theta, replay.ideal(story).arrays.theta)
 
 
-@pytest.mark.parametrize(("change", "message"), [("lamda=1", "lamda"), ("lambda=x", "Give a number"), ("m=0", "m is 0")])
+@pytest.mark.parametrize(
+    ("change", "message"), [("lamda=1", "lamda"), ("lambda=x", "Give a number"), ("m=0", "m is 0")]
+)
 def test_an_impossible_what_if_says_what_to_do(story: Any, change: str, message: str) -> None:
     name, _, value = change.partition("=")
     with pytest.raises(InvalidParameter, match=message):
