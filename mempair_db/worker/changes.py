@@ -71,12 +71,12 @@ class Changes:
         )
 
 
-def read(connection: psycopg.Connection[Any], model: Model) -> Changes:
-    """Read a batch of the model's queue."""
+def read(connection: psycopg.Connection[Any], model: Model, after: int = 0) -> Changes:
+    """Read a batch of the model's queue, all events or those `after` so many."""
     limit = max(1_000, min(BATCH_ROWS, BATCH_BYTES // (12 * model.numbers + 100)))
     with connection.cursor(binary=True) as cursor:
         arrays.register_raw(cursor)
-        rows = cursor.execute(model.statement("read_changes"), {"limit": limit}).fetchall()
+        rows = cursor.execute(model.statement("read_changes"), {"limit": limit, "after": after}).fetchall()
     seq, op, keys, x, c, y, at, subjects = zip(*rows, strict=True) if rows else ((),) * 8
     ops = np.array(op, np.int16)
     return Changes(

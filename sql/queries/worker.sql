@@ -33,7 +33,10 @@ select exists (select from {a}) or exists (select from {b})
 select q.seq, q.op, q.row_key, q.x, q.c, q.y, q.captured_at, q.subject
 from (select * from {a} union all select * from {b}) as q
 order by q.seq
-limit %(limit)s
+limit %(limit)s offset %(after)s
+
+-- count_changes --
+select (select count(*) from {a}) + (select count(*) from {b})
 
 -- delete_a --
 -- In the snapshot that read them, so exactly the rows that were read.

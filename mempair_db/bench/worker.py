@@ -1,0 +1,180 @@
+"""`mempair bench worker`: how fast changes are applied, how soon a deletion shows, what a retrain costs.
+
+applied     the worker over a queue of captured inserts, against COPY filling the captured table, and against
+            reading the same queue rows into arrays and doing nothing with them
+latency     from the return of a DELETE's COMMIT to the published model, a worker running beside it
+retrain     exact retrain of the whole table, against a binary COPY of the same rows out of Postgres
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import threading
+import time
+from typing import Any, Final
+
+import psycopg
+
+from mempair_db.bench.report import Result, goal, machine, render
+from mempair_db.bench.scratch import Table, database
+from mempair_db.catalog import models
+from mempair_db.catalog.connect import connect
+from mempair_db.worker import batch, changes
+from mempair_db.worker.loop import Worker
+from mempair_db.worker.retrain import retrain
+
+__all__ = ["render", "run"]
+
+SIZES: Final = {10: 200_000, 100: 60_000, 784: 10_000}
+
+
+def run(*, quick: bool = False, dsn: str | None = None) -> Result:
+    """Measure everything; `quick` only shows that it works."""
+    at = machine()
+    rounds = 1 if quick else 3
+    with database(dsn) as scratch, psycopg.connect(scratch, autocommit=True) as connection:
+        applied = [_applied(connection, scratch, d, 1_500 if quick else rows, rounds) for d, rows in SIZES.items()]
+        latency = _latency(connection, scratch, 5 if quick else 200)
+        again = _retrain(connection, scratch, 3_000 if quick else 1_000_000)
+    memory = [row["peak MB"] for row in applied if row["d"] == 10]
+    return {
+        "bench": "worker",
+        "quick": quick,
+        "machine": at,
+        "tables": [
+            {"title": "Events per second", "rows": applied},
+            {"title": "From COMMIT of a DELETE to the published model, milliseconds", "rows": [latency]},
+            {"title": "Exact retrain, d = 10", "rows": [again]},
+        ],
+        "goals": [
+            *(goal(f"applied against COPY, d = {r['d']}", r["applied/COPY"], least=1.0) for r in applied),
+            *(goal(f"applied against bare reading, d = {r['d']}", r["applied/read"], least=0.5) for r in applied),
+            goal("retrain against COPY out", again["retrain/COPY"], most=3.0),
+        ],
+        "notes": [f"Peak memory of the process after d = 10: {memory[0]:.0f} MB."],
+    }
+
+
+def _applied(connection: psycopg.Connection[Any], dsn: str, d: int, rows: int, rounds: int) -> dict[str, Any]:
+    table = Table(connection, f"stream{d}", d)
+    table.fill(1_000)
+    Worker(dsn).run_once()
+    number = _model_id(connection, table)
+    fill, read, apply = [], [], []
+    with connect(dsn, autocommit=True) as worker:
+        batch.prepare(worker)
+        for _ in range(rounds + 1):
+            block = table.block(rows)
+            fill.append(_time(lambda block=block: table.copy_in(block)))
+            read.append(_time(lambda: _read_all(worker, number)))
+            apply.append(_time(lambda: _apply_all(worker, number)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    table.drop()
+    per_second = {
+        name: rows / statistics.median(times[1:])
+        for name, times in (("COPY", fill), ("read", read), ("applied", apply))
+    }
+    return {
+        "d": d,
+        "rows": rows,
+        **per_second,
+        "applied/COPY": per_second["applied"] / per_second["COPY"],
+        "applied/read": per_second["applied"] / per_second["read"],
+        "peak MB": peak,
+    }
+
+
+def _read_all(worker: psycopg.Connection[Any], number: int) -> None:
+    """Read the queue in the batches the worker reads, without applying anything."""
+    with worker.transaction():
+        model = models.lease(worker, number)
+        assert model is not None  # noqa: S101
+        left = worker.execute(model.statement("count_changes")).fetchone()
+        done = 0
+        while left and done < left[0]:
+            done += len(changes.read(worker, model, after=done))
+
+
+def _apply_all(worker: psycopg.Connection[Any], number: int) -> None:
+    while batch.apply_batch(worker, number).worked:
+        pass
+
+
+def _latency(connection: psycopg.Connection[Any], dsn: str, deletions: int) -> dict[str, Any]:
+    table = Table(connection, "latency", 10)
+    table.fill(20_000)
+    service = Worker(dsn)
+    service.run_once()
+    number = _model_id(connection, table)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    times = []
+    try:
+        for key in range(1, deletions + 1):
+            before = _version(connection, number)
+            connection.execute(table.format("delete from {} where id = %s"), [key])
+            start = time.perf_counter()
+            while _version(connection, number) == before:
+                time.sleep(0.0005)
+            times.append((time.perf_counter() - start) * 1e3)
+    finally:
+        service.stop()
+        thread.join()
+    retrains = connection.execute(
+        "select count(*) from mempair.ledger where model_id = %s and kind = 'retrained'", [number]
+    ).fetchone()
+    table.drop()
+    times.sort()
+    return {
+        "deletions": deletions,
+        "median": statistics.median(times),
+        "99 %": times[min(len(times) - 1, int(0.99 * len(times)))],
+        "retrains meanwhile": retrains[0] if retrains else 0,
+    }
+
+
+def _retrain(connection: psycopg.Connection[Any], dsn: str, rows: int) -> dict[str, Any]:
+    table = Table(connection, "history", 10)
+    for _ in range(0, rows, 50_000):
+        table.fill(min(rows, 50_000))
+    Worker(dsn).run_once()
+    number = _model_id(connection, table)
+
+    def copy_out() -> None:
+        with connection.cursor() as cursor, cursor.copy(table.format("copy {} to stdout (format binary)")) as copy:
+            for _ in copy:
+                pass
+
+    copy = statistics.median(_time(copy_out) for _ in range(3))
+    with connect(dsn, autocommit=True) as worker:
+        batch.prepare(worker)
+        full = statistics.median(_time(lambda: retrain(worker, number, "bench")) for _ in range(2))
+        connection.execute(table.format("delete from {} where id = 7"))
+        one = _time(lambda: batch.apply_batch(worker, number))
+    table.drop()
+    return {
+        "rows": rows,
+        "COPY out, s": copy,
+        "retrain, s": full,
+        "retrain/COPY": full / copy,
+        "one deletion, s": one,
+        "retrain/deletion": full / one,
+    }
+
+
+def _time(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _model_id(connection: psycopg.Connection[Any], table: Table) -> int:
+    row = connection.execute("select id from mempair.model where name = %s", [table.model]).fetchone()
+    assert row is not None  # noqa: S101
+    return int(row[0])
+
+
+def _version(connection: psycopg.Connection[Any], number: int) -> int:
+    row = connection.execute("select version from mempair.published where model_id = %s", [number]).fetchone()
+    return int(row[0]) if row else 0
