@@ -1,0 +1,87 @@
+"""Roles of every kind, and a database in which they have been granted what they need, before its models were made."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+KINDS = ("worker", "reader", "auditor", "stranger")
+
+SHOP = """
+create table customers (id integer primary key, age float8, plan text, secret text, churned boolean);
+select mempair.create_model('churn', 'customers', target => 'churned', features => array['age', 'plan'],
+                            lambda => 0.01, calibration_rows => 200, gamma => 100);
+insert into customers
+select i, 20 + i * 7919 % 50, (array['a', 'b'])[1 + i % 2], 'secret ' || i, (i * 7919 % 50) < 25
+from generate_series(1, 1000) i;
+"""
+
+
+@dataclass
+class Site:
+    """A database, its owner's address, and how to reach it as somebody else."""
+
+    owner: str
+    names: dict[str, str]
+
+    def as_(self, kind: str) -> str:
+        return make_conninfo(self.owner, user=self.names[kind], password=self.names[kind])
+
+
+@pytest.fixture(scope="session")
+def roles(server_dsn: str) -> Iterator[dict[str, str]]:
+    names = {kind: f"test_{kind}_{secrets.token_hex(4)}" for kind in KINDS}
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        for name in names.values():
+            connection.execute(sql.SQL("create role {} login password {}").format(sql.Identifier(name), name))
+    yield names
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        for name in names.values():
+            with contextlib.suppress(psycopg.errors.DependentObjectsStillExist):
+                connection.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def site(database: str, roles: dict[str, str]) -> Site:
+    """The roles are granted first; the model is created afterwards. Nothing has been learned yet."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        for kind in ("worker", "reader", "auditor"):
+            connection.execute("select mempair.grant_role(%s, %s)", [roles[kind], kind])
+        connection.execute(SHOP)
+    return Site(database, roles)
+
+
+@pytest.fixture
+def learned(site: Site) -> Site:
+    """As `site`, after the worker, under its own role, has learned everything and forgotten row 1."""
+    from mempair_db.worker.loop import Worker  # noqa: PLC0415 - numba takes a moment
+
+    with psycopg.connect(site.owner, autocommit=True) as connection:
+        Worker(site.as_("worker")).run_once()
+        connection.execute("delete from customers where id = 1")
+        Worker(site.as_("worker")).run_once()
+        connection.execute(sql.SQL("grant select on customers to {}").format(sql.Identifier(site.names["reader"])))
+    return site
+
+
+@pytest.fixture
+def refused() -> Callable[[str, str], None]:
+    """Asserts that a statement is refused for lack of a privilege."""
+
+    def check(dsn: str, statement: str) -> None:
+        with psycopg.connect(dsn) as connection:
+            try:
+                connection.execute(statement)
+            except psycopg.errors.InsufficientPrivilege:
+                connection.rollback()
+            else:
+                pytest.fail(f"was not refused: {statement}")
+
+    return check
