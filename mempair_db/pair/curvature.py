@@ -46,6 +46,27 @@ def axpy(factor: float, x: Vector, out: Vector) -> None:
 
 
 @inlined
+def scale(factor: float, out: Vector) -> None:
+    """Multiply `out` by the factor."""
+    for j in range(out.shape[0]):
+        out[j] *= factor
+
+
+@inlined
+def assign(out: Vector, x: Vector) -> None:
+    """Copy x into `out`. A slice assignment would allocate."""
+    for j in range(out.shape[0]):
+        out[j] = x[j]
+
+
+@inlined
+def fill(out: Vector, number: float) -> None:
+    """Set every entry of `out`."""
+    for j in range(out.shape[0]):
+        out[j] = number
+
+
+@inlined
 def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vector) -> None:
     """Write d = −H·g by the two-loop recursion; `initial`·I stands for H while the window is empty.
 
@@ -62,11 +83,10 @@ def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vecto
         weights[slot] = dot(state.window_v[slot], d) / state.window_vr[slot]
         axpy(-weights[slot], state.window_r[slot], d)
         slot = slot - 1 if slot > 0 else tau - 1
-    scale = initial
+    gamma = initial
     if tally.pairs > 0:
-        scale = state.window_vr[newest] / dot(state.window_r[newest], state.window_r[newest])
-    for j in range(size):
-        d[j] *= scale
+        gamma = state.window_vr[newest] / dot(state.window_r[newest], state.window_r[newest])
+    scale(gamma, d)
     for _ in range(tally.pairs):  # oldest first
         slot = slot + 1 if slot < tau - 1 else 0
         axpy(weights[slot] - dot(state.window_r[slot], d) / state.window_vr[slot], state.window_v[slot], d)
@@ -80,8 +100,8 @@ def push(state: State, v: Vector, r: Vector) -> None:
         return
     tally = state.tally[0]
     slot = tally.head
-    state.window_v[slot, :] = v
-    state.window_r[slot, :] = r
+    assign(state.window_v[slot], v)
+    assign(state.window_r[slot], r)
     state.window_vr[slot] = vr
     tally.head = (slot + 1) % state.window_v.shape[0]
     tally.pairs = min(tally.pairs + 1, state.window_v.shape[0])
@@ -91,12 +111,13 @@ def push(state: State, v: Vector, r: Vector) -> None:
 def empty_window(state: State) -> None:
     """Forget every pair and the block under way; the next block starts at θ."""
     tally = state.tally[0]
-    state.window_v[:, :] = 0.0
-    state.window_r[:, :] = 0.0
-    state.window_vr[:] = 0.0
-    state.block_v[:] = 0.0
-    state.block_r[:] = 0.0
-    state.block_theta[:] = state.theta
+    for slot in range(state.window_v.shape[0]):
+        fill(state.window_v[slot], 0.0)
+        fill(state.window_r[slot], 0.0)
+    fill(state.window_vr, 0.0)
+    fill(state.block_v, 0.0)
+    fill(state.block_r, 0.0)
+    assign(state.block_theta, state.theta)
     tally.head = 0
     tally.pairs = 0
     tally.block_rows = 0
@@ -138,6 +159,6 @@ def next_block(state: State, k: Constants) -> None:
     if k.pairs == BLOCK:
         for j in range(v.shape[0]):
             v[j] = v[j] / norm if norm > SHORTEST else 0.0
-    state.block_theta[:] = state.theta
-    state.block_r[:] = 0.0
+    assign(state.block_theta, state.theta)
+    fill(state.block_r, 0.0)
     tally.block_rows = 0

@@ -9,16 +9,14 @@ length of the step (2.2), and the noise of one deletion is as large as the model
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import compiled, inlined
-from .curvature import STEP, direction, dot, observe, push
+from .compiled import compiled, inlined, uncounted
+from .curvature import STEP, direction, dot, observe, push, scale
 from .losses import derivative, second_derivative, value
 from .schedule import step_size
-from .state import Constants, State, Vector
+from .state import Constants, Scratch, State, Vector
 from .step import DELETE, INSERT
 
 
@@ -30,9 +28,9 @@ def current_step_size(state: State, k: Constants) -> float:
 
 
 @inlined
-def insert(state: State, k: Constants, x: Vector, y: float, scratch: Any) -> None:
+def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) -> None:
     """Learn one row: θ ← θ + α·d with d the L-BFGS direction of this row's gradient."""
-    g, d, weights = scratch
+    g, d, weights = scratch.g, scratch.d, scratch.weights
     theta, tally = state.theta, state.tally[0]
     size = x.shape[0]
     tally.clock += 1
@@ -54,7 +52,7 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Any) -> Non
         theta[j] += alpha * d[j]
 
     if k.pairs == STEP:
-        d *= alpha  # s = θ_new − θ_old
+        scale(alpha, d)  # s = θ_new − θ_old
         after = derivative(k.loss, k.clip, dot(theta, x), y)
         for j in range(size):
             g[j] = after * x[j] + k.lam * theta[j] - g[j]
@@ -64,9 +62,9 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Any) -> Non
 
 
 @inlined
-def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Any) -> None:
+def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Scratch) -> None:
     """Unlearn one row: θ ← θ − α·d + η. The window stays as it is, with what the row left in it."""
-    g, d, weights = scratch
+    g, d, weights = scratch.g, scratch.d, scratch.weights
     theta, tally = state.theta, state.tally[0]
     slope = derivative(k.loss, k.clip, dot(theta, x), y)
     for j in range(x.shape[0]):
@@ -76,6 +74,28 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scrat
     for j in range(x.shape[0]):
         theta[j] += noise[j] - alpha * d[j]
     tally.deletions += 1
+
+
+@uncounted
+def run_with(
+    state: State,
+    k: Constants,
+    ops: npt.NDArray[np.int16],
+    X: npt.NDArray[np.float64],
+    y: Vector,
+    noise: Vector,
+    scratch: Scratch,
+) -> None:
+    """Do what `run` says, with room for one step."""
+    deleted = 0
+    for i in range(ops.shape[0]):
+        if ops[i] == INSERT:
+            insert(state, k, X[i], y[i], scratch)
+        elif ops[i] == DELETE:
+            delete(state, k, X[i], y[i], noise[deleted], scratch)
+            deleted += 1
+        else:
+            state.tally[0].clock += 1
 
 
 @compiled
@@ -89,13 +109,5 @@ def run(
 ) -> None:
     """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
     size = state.theta.shape[0]
-    scratch = (np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
-    deleted = 0
-    for i in range(ops.shape[0]):
-        if ops[i] == INSERT:
-            insert(state, k, X[i], y[i], scratch)
-        elif ops[i] == DELETE:
-            delete(state, k, X[i], y[i], noise[deleted], scratch)
-            deleted += 1
-        else:
-            state.tally[0].clock += 1
+    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
+    run_with(state, k, ops, X, y, noise, scratch)

@@ -69,6 +69,14 @@ class State(NamedTuple):
     tally: npt.NDArray[Any]  # one record of TALLY
 
 
+class Scratch(NamedTuple):
+    """Room for the numbers of one step; nothing in it outlives the step."""
+
+    g: Vector  # gradient
+    d: Vector  # direction
+    weights: Vector  # one per pair of the window
+
+
 def empty(d: int, tau: int) -> State:
     """Return the state before the first event: everything is zero.
 

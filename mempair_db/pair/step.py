@@ -24,15 +24,15 @@ Algorithm 1 as printed in the paper is in `printed`.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import compiled, inlined
-from .curvature import direction, dot, empty_window, observe
+from .compiled import compiled, inlined, uncounted
+from .curvature import assign, direction, dot, empty_window, fill, observe, scale
 from .losses import derivative, value
-from .state import Constants, State, Vector
+from .state import Constants, Scratch, State, Vector
 
 INSERT: Final = 1
 DELETE: Final = 2
@@ -44,13 +44,13 @@ def shrink(d: Vector, longest: float) -> None:
     """Shorten d to the given length if it is longer."""
     length = math.sqrt(dot(d, d))
     if length > longest:
-        d *= longest / length
+        scale(longest / length, d)
 
 
 @inlined
-def insert(state: State, k: Constants, x: Vector, y: float, scratch: Any) -> None:
+def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) -> None:
     """Learn one row."""
-    g, d, weights = scratch
+    g, d, weights = scratch.g, scratch.d, scratch.weights
     a, theta, tally = state.anchor, state.theta, state.tally[0]
     size = x.shape[0]
     tally.clock += 1
@@ -113,20 +113,20 @@ def tick(state: State, k: Constants) -> None:
     tally.clock += 1
     keep = 1.0 - 1.0 / (tally.clock + k.t0)
     tally.anchor_sum -= 0.5 * k.lam * keep * dot(state.anchor, state.anchor)
-    state.anchor[:] *= keep
-    state.theta[:] *= keep
+    scale(keep, state.anchor)
+    scale(keep, state.theta)
 
 
 @inlined
-def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Any) -> None:
+def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Scratch) -> None:
     """Unlearn one row: negative step, noise, and nothing else left that knew the row."""
-    g, d, weights = scratch
+    g, d, weights = scratch.g, scratch.d, scratch.weights
     a, tally = state.anchor, state.tally[0]
     size = x.shape[0]
     alpha = 1.0 / (tally.clock + k.t0)
     norm = math.sqrt(dot(a, a))
 
-    d[:] = 0.0
+    fill(d, 0.0)
     if k.symmetric:
         c = derivative(k.loss, k.clip, dot(a, x), y)
         for j in range(size):
@@ -136,13 +136,35 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scrat
     for j in range(size):
         d[j] = noise[j] - alpha * d[j]
         a[j] += d[j]
-    state.theta[:] = a
+    assign(state.theta, a)
     empty_window(state)
 
     jump = math.sqrt(dot(d, d))
     tally.deletions += 1
     tally.jump_const += k.lam * (tally.clock + k.t0) * (norm * jump + 0.5 * jump * jump)
     tally.jump_slope += k.lam * (tally.clock + k.t0) * jump
+
+
+@uncounted
+def run_with(
+    state: State,
+    k: Constants,
+    ops: npt.NDArray[np.int16],
+    X: npt.NDArray[np.float64],
+    y: Vector,
+    noise: Vector,
+    scratch: Scratch,
+) -> None:
+    """Do what `run` says, with room for one step."""
+    deleted = 0
+    for i in range(ops.shape[0]):
+        if ops[i] == INSERT:
+            insert(state, k, X[i], y[i], scratch)
+        elif ops[i] == DELETE:
+            delete(state, k, X[i], y[i], noise[deleted], scratch)
+            deleted += 1
+        else:
+            tick(state, k)
 
 
 @compiled
@@ -156,13 +178,5 @@ def run(
 ) -> None:
     """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
     size = state.theta.shape[0]
-    scratch = (np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
-    deleted = 0
-    for i in range(ops.shape[0]):
-        if ops[i] == INSERT:
-            insert(state, k, X[i], y[i], scratch)
-        elif ops[i] == DELETE:
-            delete(state, k, X[i], y[i], noise[deleted], scratch)
-            deleted += 1
-        else:
-            tick(state, k)
+    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
+    run_with(state, k, ops, X, y, noise, scratch)
