@@ -18,7 +18,7 @@ from typing import Final
 
 from .compiled import inlined, summed
 from .losses import derivative, second_derivative
-from .state import Constants, State, Vector
+from .state import Constants, Matrix, State, Vector
 
 BLOCK: Final = 0
 STEP: Final = 1
@@ -26,6 +26,7 @@ MINIBATCH: Final = 2
 
 CODES: Final = {"block": BLOCK, "step": STEP, "minibatch": MINIBATCH}
 
+DENSE: Final = 32  # up to this d the products of a matrix, which do not wait for each other, are faster than the loops
 SHORTEST: Final = 1e-100  # the square of a shorter displacement loses digits, and ‖v‖ = 1 would not hold
 
 
@@ -67,11 +68,66 @@ def fill(out: Vector, number: float) -> None:
 
 
 @inlined
-def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vector) -> None:
-    """Write d = −H·g by the two-loop recursion; `initial`·I stands for H while the window is empty.
+def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vector, inverse: Matrix) -> None:
+    """Write d = −H·g; `initial`·I stands for H while the window is empty.
 
-    Cost: 4τ passes over d numbers. `weights` is scratch of length τ.
+    `inverse` is H as `invert` left it, or has no rows: then the two loops are run, with `weights` for scratch.
     """
+    if state.tally[0].pairs == 0:
+        for j in range(d.shape[0]):
+            d[j] = -initial * g[j]
+    elif inverse.shape[0] > 0:
+        multiply(inverse, g, d)
+    else:
+        two_loops(state, g, d, weights)
+
+
+@summed
+def multiply(inverse: Matrix, g: Vector, d: Vector) -> None:
+    """Write d = −H·g, H symmetric."""
+    fill(d, 0.0)
+    for i in range(d.shape[0]):
+        for j in range(d.shape[0]):
+            d[j] -= g[i] * inverse[i, j]
+
+
+@inlined
+def invert(state: State, inverse: Matrix, u: Vector) -> None:
+    """Write H into `inverse`, if it has rows and the window pairs: wanted after every change of the window.
+
+    H is a function of the window alone, so it makes no difference when it was last written. `u` is scratch.
+    """
+    tally = state.tally[0]
+    if inverse.shape[0] > 0 and tally.pairs > 0:
+        recursion(state.window_v, state.window_r, state.window_vr, tally.head, tally.pairs, inverse, u)
+
+
+@summed
+def recursion(V: Matrix, R: Matrix, vr: Vector, head: int, pairs: int, H: Matrix, u: Vector) -> None:
+    """H ← (I − vrᵀ/vᵀr)·H·(I − rvᵀ/vᵀr) + vvᵀ/vᵀr, oldest pair first; with u = H·r/vᵀr that is
+
+    H ← H − v·uᵀ − u·vᵀ + (1 + rᵀu)/vᵀr · v·vᵀ
+    """
+    tau, size = V.shape
+    newest = (head - 1) % tau
+    gamma = vr[newest] / dot(R[newest], R[newest])
+    for i in range(size):
+        fill(H[i], 0.0)
+        H[i, i] = gamma
+    for age in range(pairs, 0, -1):
+        slot = (head - age) % tau
+        v, r = V[slot], R[slot]
+        for i in range(size):
+            u[i] = dot(H[i], r) / vr[slot]
+        bend = (1.0 + dot(r, u)) / vr[slot]
+        for i in range(size):
+            for j in range(size):
+                H[i, j] += bend * v[i] * v[j] - (v[i] * u[j] + u[i] * v[j])
+
+
+@inlined
+def two_loops(state: State, g: Vector, d: Vector, weights: Vector) -> None:
+    """Write d = −H·g by the two-loop recursion: 4τ passes over d numbers. The window is not empty."""
     tally = state.tally[0]
     tau = state.window_v.shape[0]
     size = d.shape[0]
@@ -83,10 +139,7 @@ def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vecto
         weights[slot] = dot(state.window_v[slot], d) / state.window_vr[slot]
         axpy(-weights[slot], state.window_r[slot], d)
         slot = slot - 1 if slot > 0 else tau - 1
-    gamma = initial
-    if tally.pairs > 0:
-        gamma = state.window_vr[newest] / dot(state.window_r[newest], state.window_r[newest])
-    scale(gamma, d)
+    scale(state.window_vr[newest] / dot(state.window_r[newest], state.window_r[newest]), d)
     for _ in range(tally.pairs):  # oldest first
         slot = slot + 1 if slot < tau - 1 else 0
         axpy(weights[slot] - dot(state.window_r[slot], d) / state.window_vr[slot], state.window_v[slot], d)
@@ -124,8 +177,11 @@ def empty_window(state: State) -> None:
 
 
 @inlined
-def observe(state: State, k: Constants, x: Vector, y: float, z: float, length: int) -> None:
-    """Let one row, whose margin before the step was z = θᵀx, pass through the block; close the block at `length`."""
+def observe(state: State, k: Constants, x: Vector, y: float, z: float, length: int) -> bool:
+    """Let one row, whose margin before the step was z = θᵀx, pass through the block; close the block at `length`.
+
+    Return whether the block was closed, which may have changed the window.
+    """
     tally = state.tally[0]
     v, r = state.block_v, state.block_r
     size = x.shape[0]
@@ -140,12 +196,13 @@ def observe(state: State, k: Constants, x: Vector, y: float, z: float, length: i
             r[j] += weight * x[j]
     tally.block_rows += 1
     if tally.block_rows < length:
-        return
+        return False
     if dot(v, v) > 0.0:
         for j in range(size):
             r[j] = r[j] / tally.block_rows + k.lam * v[j]
         push(state, v, r)
     next_block(state, k)
+    return True
 
 
 @inlined

@@ -30,7 +30,7 @@ def current_step_size(state: State, k: Constants) -> float:
 @inlined
 def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) -> None:
     """Learn one row: θ ← θ + α·d with d the L-BFGS direction of this row's gradient."""
-    g, d, weights = scratch.g, scratch.d, scratch.weights
+    g, d, weights, inverse = scratch.g, scratch.d, scratch.weights, scratch.inverse
     theta, tally = state.theta, state.tally[0]
     size = x.shape[0]
     tally.clock += 1
@@ -46,7 +46,7 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) ->
     bend = second_derivative(k.loss, k.clip, z, y)
     tally.curvature_sum += k.lam + (bend * along * along / squared if squared > 0.0 else 0.0)
 
-    direction(state, g, 1.0, d, weights)
+    direction(state, g, 1.0, d, weights, inverse)
     alpha = current_step_size(state, k)
     for j in range(size):
         theta[j] += alpha * d[j]
@@ -64,12 +64,12 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) ->
 @inlined
 def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Scratch) -> None:
     """Unlearn one row: θ ← θ − α·d + η. The window stays as it is, with what the row left in it."""
-    g, d, weights = scratch.g, scratch.d, scratch.weights
+    g, d, weights, inverse = scratch.g, scratch.d, scratch.weights, scratch.inverse
     theta, tally = state.theta, state.tally[0]
     slope = derivative(k.loss, k.clip, dot(theta, x), y)
     for j in range(x.shape[0]):
         g[j] = slope * x[j] + k.lam * theta[j]
-    direction(state, g, 1.0, d, weights)
+    direction(state, g, 1.0, d, weights, inverse)
     alpha = current_step_size(state, k)
     for j in range(x.shape[0]):
         theta[j] += noise[j] - alpha * d[j]
@@ -109,5 +109,5 @@ def run(
 ) -> None:
     """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
     size = state.theta.shape[0]
-    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
+    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]), np.empty((0, 0)))
     run_with(state, k, ops, X, y, noise, scratch)

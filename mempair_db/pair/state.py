@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
 
 ANCHORED: Final = 0
 PAPER: Final = 1
@@ -75,6 +76,7 @@ class Scratch(NamedTuple):
     g: Vector  # gradient
     d: Vector  # direction
     weights: Vector  # one per pair of the window
+    inverse: Matrix  # H, or no rows where d is too large for it
 
 
 def empty(d: int, tau: int) -> State:

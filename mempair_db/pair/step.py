@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiled import compiled, inlined, uncounted
-from .curvature import assign, direction, dot, empty_window, fill, observe, scale
+from .curvature import DENSE, assign, direction, dot, empty_window, fill, invert, observe, scale
 from .losses import derivative, value
 from .state import Constants, Scratch, State, Vector
 
@@ -50,7 +50,7 @@ def shrink(d: Vector, longest: float) -> None:
 @inlined
 def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) -> None:
     """Learn one row."""
-    g, d, weights = scratch.g, scratch.d, scratch.weights
+    g, d, weights, inverse = scratch.g, scratch.d, scratch.weights, scratch.inverse
     a, theta, tally = state.anchor, state.theta, state.tally[0]
     size = x.shape[0]
     tally.clock += 1
@@ -69,7 +69,7 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) ->
         g[j] = slope * x[j] + k.lam * theta[j]
     squared = dot(g, g)
     tally.gradient_sum += squared
-    direction(state, g, 1.0 / k.lam, d, weights)
+    direction(state, g, 1.0 / k.lam, d, weights, inverse)
     shrink(d, math.sqrt(squared) / k.lam)
     for j in range(size):
         theta[j] += alpha * d[j]
@@ -81,7 +81,8 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) ->
         for j in range(size):
             theta[j] = a[j] + d[j] * (radius / distance)
 
-    observe(state, k, x, y, z_theta, max(k.block, tally.clock // 4))
+    if observe(state, k, x, y, z_theta, max(k.block, tally.clock // 4)):
+        invert(state, inverse, g)
 
 
 @inlined
@@ -120,7 +121,7 @@ def tick(state: State, k: Constants) -> None:
 @inlined
 def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Scratch) -> None:
     """Unlearn one row: negative step, noise, and nothing else left that knew the row."""
-    g, d, weights = scratch.g, scratch.d, scratch.weights
+    g, d, weights, inverse = scratch.g, scratch.d, scratch.weights, scratch.inverse
     a, tally = state.anchor, state.tally[0]
     size = x.shape[0]
     alpha = 1.0 / (tally.clock + k.t0)
@@ -131,7 +132,7 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scrat
         c = derivative(k.loss, k.clip, dot(a, x), y)
         for j in range(size):
             g[j] = c * x[j]
-        direction(state, g, 1.0 / k.lam, d, weights)
+        direction(state, g, 1.0 / k.lam, d, weights, inverse)
         shrink(d, math.sqrt(dot(g, g)) / k.lam)
     for j in range(size):
         d[j] = noise[j] - alpha * d[j]
@@ -156,6 +157,7 @@ def run_with(
     scratch: Scratch,
 ) -> None:
     """Do what `run` says, with room for one step."""
+    invert(state, scratch.inverse, scratch.g)
     deleted = 0
     for i in range(ops.shape[0]):
         if ops[i] == INSERT:
@@ -178,5 +180,6 @@ def run(
 ) -> None:
     """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
     size = state.theta.shape[0]
-    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]))
+    dense = size if size <= DENSE else 0
+    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]), np.empty((dense, dense)))
     run_with(state, k, ops, X, y, noise, scratch)

@@ -17,6 +17,7 @@ from mempair_db.pair import events, printed, step
 from mempair_db.pair.bounds import Unlearner
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.comparators import derivative, second_derivative, value
+from mempair_db.pair.curvature import DENSE
 from mempair_db.pair.state import Constants, State, Vector, copy, empty, from_bytes, to_bytes
 
 Matrix = npt.NDArray[np.float64]
@@ -215,19 +216,20 @@ class Plain:
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
 @pytest.mark.parametrize("unlearner", ["symmetric", "passive"])
 @pytest.mark.parametrize("tau", [1, 4])
-def test_a_long_stream_agrees_with_plain_numpy(loss: str, unlearner: Unlearner, tau: int) -> None:
+@pytest.mark.parametrize("d", [5, DENSE + 1])
+def test_a_long_stream_agrees_with_plain_numpy(loss: str, unlearner: Unlearner, tau: int, d: int) -> None:
     # Given 400 rows with two deletes among the first, so that the window fills again,
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(400, 5)) / 4
+    X = rng.normal(size=(400, d)) / 4
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
-    y = np.where(X @ [3.0, -2.0, 1.0, 0.0, 0.0] + 0.2 * rng.normal(size=400) > 0, 1.0, -1.0)
+    y = np.where(X[:, :3] @ [3.0, -2.0, 1.0] + 0.2 * rng.normal(size=400) > 0, 1.0, -1.0)
     k = constants(loss, lam=0.02, block=7, unlearner=unlearner)
-    state, plain = empty(5, tau), Plain(k, loss, tau, 5)
+    state, plain = empty(d, tau), Plain(k, loss, tau, d)
     for i, x in enumerate(X):
         events.learn(state, k, x[None], y[i : i + 1])
         plain.insert(x, float(y[i]))
         if i in (30, 60):
-            noise = rng.normal(size=5) / 100
+            noise = rng.normal(size=d) / 100
             apply(state, k, events.DELETE, list(X[i - 20]), float(y[i - 20]), noise=list(noise))
             plain.delete(X[i - 20], float(y[i - 20]), noise)
     # then anchor, θ and window are the same.
