@@ -109,6 +109,10 @@ class AppendOnly(MempairError):
     sqlstate = "MP105"
 
 
+class UnsafeSearchPath(MempairError):
+    """The search_path puts other schemas before pg_catalog, so their objects would shadow Postgres' own."""
+
+
 class InvalidKey(MempairError):
     """The signing key cannot be used."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
-from mempair_db.errors import MempairError, NotInstalled
+from mempair_db.errors import MempairError, NotInstalled, UnsafeSearchPath
 
 # What Postgres says about mempair.<anything> where the schema is missing: no such schema, table or function.
 MISSING = {"3F000", "42P01", "42883"}
@@ -39,6 +41,23 @@ def translated() -> Iterator[None]:
         raise _class_of(error.sqlstate)(
             error.diag.message_primary or "", remedy=error.diag.message_hint or ""
         ) from error
+
+
+def refuse_shadows(connection: psycopg.Connection[Any]) -> None:
+    """Refuse a session in which anybody's function or operator is found before Postgres' own of the same name.
+
+    Checked rather than set: behind a pooler, a setting of ours would stay for the next user of the session.
+    """
+    fresh = connection.info.transaction_status == TransactionStatus.IDLE
+    row = connection.execute("select pg_catalog.current_schemas(true)").fetchone()
+    if fresh and not connection.autocommit:
+        connection.rollback()
+    schemas = [name for name in (row[0] if row else ()) if not name.startswith("pg_temp")]
+    if schemas[:1] != ["pg_catalog"]:
+        raise UnsafeSearchPath(
+            f"It is {', '.join(schemas)} for role {connection.info.user}.",
+            remedy=f'alter role "{connection.info.user}" reset search_path;',
+        )
 
 
 def _class_of(sqlstate: str) -> type[MempairError]:

@@ -14,6 +14,7 @@ from psycopg import IsolationLevel
 from psycopg.errors import UniqueViolation
 
 from mempair_db.catalog import arrays, models
+from mempair_db.catalog.connect import refuse_shadows
 from mempair_db.catalog.models import Model
 from mempair_db.catalog.queries import query
 from mempair_db.pair.calibration import calibrate
@@ -29,6 +30,7 @@ def prepare(connection: psycopg.Connection[Any]) -> None:
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     connection.prepare_threshold = None  # a pooler in transaction mode hands every transaction another session
     arrays.register(connection)
+    refuse_shadows(connection)
 
 
 def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
