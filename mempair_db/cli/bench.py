@@ -39,6 +39,14 @@ def bench_worker(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None)
     _print(worker.run(quick=quick, dsn=dsn), as_json)
 
 
+@bench_app.command("ledger")
+def bench_ledger(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
+    """What it costs to write, verify and certify a ledger of a million entries."""
+    from mempair_db.bench import ledger  # noqa: PLC0415
+
+    _print(ledger.run(quick=quick, dsn=dsn), as_json)
+
+
 def _print(result: dict[str, Any], as_json: bool) -> None:
     from mempair_db.bench.report import render  # noqa: PLC0415
 
