@@ -140,6 +140,29 @@ def audit(
         raise typer.Exit(5)
 
 
+@app.command()
+def report(
+    page: Annotated[Path, typer.Option("--out", help="The page to write, such as report.html.")],
+    name: MaybeName = None,
+    folder: From = None,
+    audited: Annotated[bool, typer.Option("--audit/--no-audit", help="With the audit's verdicts and plots.")] = True,
+    quick: Annotated[bool, typer.Option("--quick", help="Audit with fewer rows and samples.")] = False,
+    dsn: Dsn = None,
+) -> None:
+    """Write one self-contained page: what was forgotten and when, the budget, the verdicts, what is open."""
+    from mempair_db.replay import audit as audits  # noqa: PLC0415
+    from mempair_db.replay import folder as folders  # noqa: PLC0415
+    from mempair_db.replay.report import render  # noqa: PLC0415
+    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+
+    bars = shown_on(talk)
+    with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
+        effort = audits.QUICK if quick else audits.Effort()
+        result = audits.audit(model, effort=effort, bars=bars) if audited else None
+        page.write_text(render(model, result), encoding="utf-8")
+    talk.print(f"{page} is written" + (f": {result.summary()}." if result else "."), highlight=False, soft_wrap=True)
+
+
 @sql_app.command("duckdb")
 def sql_duckdb() -> None:
     """Print the views that an export's DuckDB file has."""

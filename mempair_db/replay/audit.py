@@ -67,9 +67,10 @@ class Audit:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def summary(self) -> str:
-        """Return one line: how many claims have which verdict."""
-        counts = {v: sum(c.verdict == v for c in self.claims) for v in (HOLDS, FAILS, OPEN, SKIPPED)}
-        return ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+        """Say how many claims have which verdict."""
+        words = {HOLDS: "hold", FAILS: "fail", OPEN: "open", SKIPPED: "not measured"}
+        counts = {word: sum(claim.verdict == verdict for claim in self.claims) for verdict, word in words.items()}
+        return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
 
 
 def audit(model: Offline, *, effort: Effort = Effort(), bars: Bars = silent) -> Audit:  # noqa: B008 - it is frozen

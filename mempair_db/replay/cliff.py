@@ -169,7 +169,7 @@ def grid(capacity: float, most: int) -> list[int]:
     """Return numbers of deletions around the capacity: 1 to about twenty times as many.
 
     >>> grid(14.6, 10_000)
-    [1, 2, 4, 7, 14, 29, 58, 117, 292]
+    [1, 3, 7, 14, 29, 58, 116, 292]
     """
     shares = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 20)
     return sorted({m for share in shares if 1 <= (m := max(1, math.floor(share * max(capacity, 1.0)))) <= most})

@@ -41,8 +41,8 @@ def test_a_regression_replays_bit_for_bit(database: str, tmp_path: Path, make_sh
 
 def test_after_an_exact_retrain_the_new_epoch_replays_bit_for_bit(shop: Any, tmp_path: Path) -> None:
     shop.delete(5)
-    result = CliRunner().invoke(app, ["retrain", "churn", "--dsn", shop.dsn])
-    assert result.exit_code == 0, result.output
+    run = CliRunner().invoke(app, ["retrain", "churn", "--dsn", shop.dsn])
+    assert run.exit_code == 0, run.output
     result = replay.compare(shop.export(tmp_path / "e"))
     assert (result.epoch, result.deletions, result.exact) == (2, 0, True)
 
