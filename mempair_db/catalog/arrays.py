@@ -17,6 +17,7 @@ import psycopg
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper, Loader
 from psycopg.pq import Format
+from psycopg.types.string import ByteaBinaryLoader
 
 FLOAT8, FLOAT8_ARRAY, TEXT_ARRAY = 701, 1022, 1009
 HEADER = 20
@@ -50,16 +51,6 @@ class FloatArrayLoader(Loader):
         return row
 
 
-class RawLoader(Loader):
-    """Keep the bytes: the whole batch is decoded at once."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> bytes:
-        """Copy the bytes out of libpq's memory."""
-        return bytes(data)
-
-
 def floats(rows: list[bytes], width: int) -> npt.NDArray[np.float64]:
     """Decode float8[] values that all have `width` numbers into one matrix."""
     if width == 0:
@@ -91,6 +82,6 @@ def register(connection: psycopg.Connection[Any]) -> None:
 
 
 def register_raw(cursor: psycopg.Cursor[Any]) -> None:
-    """Let a cursor hand out float8[] and text[] as they came."""
-    cursor.adapters.register_loader(FLOAT8_ARRAY, RawLoader)
-    cursor.adapters.register_loader(TEXT_ARRAY, RawLoader)
+    """Let a cursor hand out float8[] and text[] as they came: psycopg's loader of bytea does just that, in C."""
+    cursor.adapters.register_loader(FLOAT8_ARRAY, ByteaBinaryLoader)
+    cursor.adapters.register_loader(TEXT_ARRAY, ByteaBinaryLoader)

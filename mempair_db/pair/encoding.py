@@ -82,9 +82,12 @@ class Encoding:
         """(z, e, 1) of each row, before radius and clipping."""
         p = len(self.center)
         X = np.zeros((len(x), self.d))
-        with np.errstate(over="ignore"):
-            z = (x - self.center) / self.scale
-        X[:, :p] = np.clip(np.nan_to_num(z, nan=0.0), -LARGEST, LARGEST)
+        z = X[:, :p]
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(x, self.center, out=z)
+            z /= self.scale
+            odd = np.flatnonzero(~(np.abs(z).max(axis=1, initial=0.0) <= LARGEST))  # NaN counts as odd too
+        z[odd] = np.clip(np.nan_to_num(z[odd], nan=0.0), -LARGEST, LARGEST)
         X[:, -1] = 1.0
         offset = p
         rows = np.arange(len(x))

@@ -6,6 +6,7 @@ meanwhile, even with a smaller number, is not in the snapshot and stays for the 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,13 @@ def prepare(connection: psycopg.Connection[Any]) -> None:
 
 def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
     """Apply the next events of a model. Does nothing while another worker has the model."""
+    try:
+        return _attempt(connection, model_id, careful=False)
+    except UniqueViolation:  # a row that was learned already came again; rare, so only now somebody looks
+        return _attempt(connection, model_id, careful=True)
+
+
+def _attempt(connection: psycopg.Connection[Any], model_id: int, *, careful: bool) -> Outcome:
     with connection.transaction():
         model = models.lease(connection, model_id)
         if model is None or model.status not in ("calibrating", "learning", "ready"):
@@ -44,17 +52,19 @@ def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
         point("read")
         record = Record(model)
         if len(changes):
-            _apply(connection, model, changes, record)
+            _apply(connection, model, changes, record, careful=careful)
     point("committed")
     return record.outcome
 
 
-def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record) -> None:
+def _apply(
+    connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record, *, careful: bool
+) -> None:
     truncated = np.flatnonzero(changes.op == queue.TRUNCATE)
     if len(truncated):
         _truncate(connection, model, changes.take(slice(0, int(truncated[-1]) + 1)), record)
         return
-    known = _learned(connection, model, changes.keys_of(queue.DELETE))
+    known = _learned(connection, model, changes.keys if careful else changes.keys_of(queue.DELETE))
     reduced = _plan(model, changes, known)
     if reduced.poison:
         _fail(connection, model, reduced.poison, record)
@@ -70,10 +80,13 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
     if exhausted:
         changes = changes.take(slice(0, reduced.events[affordable]))
         reduced = _plan(model, changes, known)
-    reduced = _move_to_learned(connection, model, changes, reduced, known)
-    point("queue emptied")
     _file(changes, reduced, record)
-    _step(model, changes.take(reduced.events), record)
+    clock = model.pair.tally("clock")
+    with ThreadPoolExecutor(1) as kernel:  # the server moves the rows while the kernel learns them
+        stepping = kernel.submit(_step, model, changes.take(reduced.events), record)
+        _move_to_learned(connection, model, changes, reduced, clock)
+    point("queue emptied")
+    stepping.result()
     point("stepped")
     if exhausted:
         _exhaust(model, record)
@@ -116,33 +129,23 @@ def _cancel_waiting(
 
 
 def _move_to_learned(
-    connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan, known: set[str]
-) -> Plan:
+    connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan, clock: int
+) -> None:
     """Empty the queue of this batch, and enter what it inserts in `learned`, with consecutive ticks."""
     if not len(changes):
-        return reduced
-    try:
-        with connection.transaction():
-            _move(connection, model, changes, reduced)
-    except UniqueViolation:  # a row that was learned already came again; rare, so nobody looks before
-        reduced = _plan(model, changes, known | _learned(connection, model, changes.keys))
-        _move(connection, model, changes, reduced)
-    return reduced
-
-
-def _move(connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan) -> None:
-    forgotten = [changes.keys[i] for i in reduced.events if changes.op[i] == queue.DELETE]
+        return
+    applied = np.zeros(len(changes), bool)
+    applied[reduced.events] = True
+    inserted = applied & (changes.op == queue.INSERT)
+    forgotten = [changes.keys[i] for i in np.flatnonzero(applied & ~inserted).tolist()]
     if forgotten:
         connection.execute(query("forget_learned"), {"model": model.id, "keys": forgotten})
-    inserted = np.zeros(len(changes), bool)
-    inserted[reduced.events] = True
-    inserted &= changes.op == queue.INSERT
     connection.execute(
         model.statement("move_to_learned"),
         {
             "model": model.id,
             "last": int(changes.seq[-1]),
-            "clock": model.pair.tally("clock"),
+            "clock": clock,
             "others": changes.seq[~inserted].tolist(),
         },
     )

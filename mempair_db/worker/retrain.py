@@ -97,13 +97,13 @@ def _chunks(cursor: psycopg.ServerCursor[Any], model: Model) -> Iterator[Changes
     """Yield the source's usable rows as insert events."""
     impute, regression = model.pair.parameters.on_null == "impute", model.pair.parameters.regression
     while rows := cursor.fetchmany(CHUNK):
-        keys, x, c, y = zip(*rows, strict=True)
+        keys, x, c, y = queue.columns(rows, 4)
         chunk = Changes(
             seq=np.zeros(len(keys), np.int64),
             op=np.full(len(keys), queue.INSERT, np.int16),
-            keys=list(keys),
-            x=queue.numbers(list(x), model.numbers),
-            c=queue.texts(list(c), model.texts),
+            keys=keys,
+            x=queue.numbers(x, model.numbers),
+            c=queue.texts(c, model.texts),
             y=np.array(y, float),
             captured_at=[None] * len(keys),
         )

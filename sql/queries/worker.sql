@@ -68,9 +68,13 @@ with gone_a as (
     delete from {b} where seq <= %(last)s returning seq, row_key
 )
 insert into mempair.learned (model_id, row_key, tick)
-select %(model)s, q.row_key, %(clock)s + row_number() over (order by q.seq)
-from (select * from gone_a union all select * from gone_b) as q
-where q.seq <> all (%(others)s::bigint[])
+select %(model)s, q.row_key, q.tick
+from (
+    select g.row_key, %(clock)s + row_number() over (order by g.seq) as tick
+    from (select * from gone_a union all select * from gone_b) as g
+    where g.seq <> all (%(others)s::bigint[])
+) as q
+order by q.row_key collate "C"  -- neighbours in the index come one after the other
 
 -- copy_learned --
 copy mempair.learned (model_id, row_key, tick) from stdin

@@ -27,20 +27,17 @@ def strike(point: str, hit: int) -> Callable[[str], None]:
 def mutate() -> None:
     """Make the worker wrong: it commits the state first, and empties the queue in a second transaction."""
     late: list[tuple[Any, ...]] = []
-    whole = batch.apply_batch
+    whole, move = batch.apply_batch, batch._move_to_learned
 
-    def keep(_connection: Any, model: Any, changes: Any, reduced: Any, _known: Any) -> Any:
-        late.append((model, changes, reduced, model.pair.tally("clock")))
-        return reduced
+    def keep(_connection: Any, *rest: Any) -> None:
+        late.append(rest)
 
     def split(connection: Any, model_id: int) -> Any:
         outcome = whole(connection, model_id)
         faults.point("between")
         while late:
-            model, changes, reduced, clock = late.pop()
-            model.pair.arrays.tally["clock"][0] = clock
             with connection.transaction():
-                batch._move(connection, model, changes, reduced)
+                move(connection, *late.pop())
         return outcome
 
     vars(batch).update(_move_to_learned=keep, apply_batch=split)
