@@ -69,6 +69,10 @@ begin
         union all
         select n.name, e.seq, e.problem
         from named n cross join lateral mempair.wrong_counters(n.id) e
+        union all
+        select m.name, s.ledger_seq, 'the model''s state is not the one that the ledger attests'
+        from named m join mempair.state s on s.model_id = m.id
+        where mempair.state_is_attested(m.id) is false
     )
     select w.name, w.seq, w.problem from wrong w order by w.name, w.seq;
 end $$;

@@ -1,29 +1,9 @@
 -- The life of a model after its creation: pause, resume, alter, retrain. Each leaves a line in the ledger.
 
--- Append a line from SQL. Takes the state row's lock first, like the worker, and so waits for a batch under way.
 create or replace function mempair.append_config(model_id integer, detail text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    state mempair.state;
-    entry mempair.ledger;
-begin
-    select s.* into strict state from mempair.state s where s.model_id = append_config.model_id for update;
-    entry.model_id := model_id;
-    entry.seq := state.ledger_seq + 1;
-    entry.at := clock_timestamp();
-    entry.kind := 'config';
-    entry.epoch := state.epoch;
-    entry.clock := state.clock;
-    entry.rows := 0;
-    entry.rho := 0;
-    entry.rho_spent := state.spent;
-    entry.detail := detail;
-    entry.body := mempair.ledger_body(entry);
-    entry.prev := coalesce(state.ledger_hash, decode(repeat('00', 32), 'hex'));
-    entry.hash := sha256('\x02'::bytea || entry.prev || entry.body);
-    insert into mempair.ledger select (entry).*;
-    update mempair.state s set ledger_seq = entry.seq, ledger_hash = entry.hash where s.model_id = append_config.model_id;
-end $$;
+language sql set search_path = pg_catalog, pg_temp as $$
+    select mempair.append_entry(model_id, 'config', detail, null)
+$$;
 
 -- Stop learning and forgetting for a while. Changes are captured all the same, and the age of pending deletions shows.
 create or replace function mempair.pause_model(model_name text) returns void

@@ -91,6 +91,13 @@ def odometer_verify(
         verdict.require(model)
 
 
+@odometer_app.command("attest")
+def odometer_attest(name: Name, dsn: Dsn = None) -> None:
+    """Enter a salted commitment to the model's present state: a restored copy of it can then be told from another."""
+    (entry,) = rows(dsn, "attest_state", name=name)
+    talk.print(f"Entry {entry['entry']} fixes the state of {name}; sign a checkpoint now.", highlight=False)
+
+
 @odometer_app.command("checkpoint")
 def odometer_checkpoint(
     name: Name,

@@ -49,6 +49,9 @@ select mempair.grant_role(%(role)s, %(kind)s)
 -- cli_revoke_role --
 select mempair.revoke_role(%(role)s, %(kind)s)
 
+-- cli_attest_state --
+select mempair.attest_state(%(name)s) as entry
+
 -- cli_receipt --
 select mempair.receipt(%(name)s, %(key)s)
 

@@ -364,3 +364,29 @@ def test_the_cut_tail_of_a_file_is_found_with_the_counters_or_a_checkpoint(scene
     assert verify.verify_parquet(file, 1).problem is None
     assert "not the last entry" in str(verify.verify_parquet(file, 1, counters=counters).problem)
     assert "is missing" in str(verify.verify_parquet(file, 1, checkpoints=[scene.early]).problem)
+
+
+def test_a_state_that_was_attested_cannot_be_exchanged_unnoticed(scene: Scene) -> None:
+    scene.sql.execute("select mempair.attest_state('churn')")
+    assert scene.python().problem is None
+    assert scene.postgres() is None
+    for change in (
+        "update mempair.state set anchor[1] = anchor[1] + 1e-12 where model_id = 1",
+        "update mempair.state set theta = anchor || 0::float8 where model_id = 1",
+        "insert into mempair.curvature values (1, 99, array[1], array[1])",
+        "update mempair.state set attest_salt = sha256('') where model_id = 1",
+    ):
+        with scene.sql.transaction(force_rollback=True):
+            scene.sql.execute(change)
+            found = scene.postgres()
+            assert found is not None
+            assert found[1] == "the model's state is not the one that the ledger attests"
+    scene.sql.execute("update mempair.state set version = version + 1 where model_id = 1")
+    assert scene.postgres() is None
+
+
+def test_two_commitments_to_the_same_state_look_unrelated(scene: Scene) -> None:
+    for _ in range(2):
+        scene.sql.execute("select mempair.attest_state('churn')")
+    tags = scene.sql.execute("select distinct tag from mempair.ledger where kind = 'attested'").fetchall()
+    assert len(tags) == 2

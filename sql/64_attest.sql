@@ -1,0 +1,64 @@
+-- Entries that are written from SQL, and commitments to a model's state.
+
+-- Append an entry. Takes the state row's lock first, like the worker, and so waits for a batch under way.
+create or replace function mempair.append_entry(model_id integer, entry_kind text, detail text, tag bytea) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    state mempair.state;
+    entry mempair.ledger;
+begin
+    select s.* into strict state from mempair.state s where s.model_id = append_entry.model_id for update;
+    entry.model_id := model_id;
+    entry.seq := state.ledger_seq + 1;
+    entry.at := clock_timestamp();
+    entry.kind := entry_kind;
+    entry.epoch := state.epoch;
+    entry.clock := state.clock;
+    entry.rows := 0;
+    entry.rho := 0;
+    entry.rho_spent := state.spent;
+    entry.tag := tag;
+    entry.detail := detail;
+    entry.body := mempair.ledger_body(entry);
+    entry.prev := coalesce(state.ledger_hash, decode(repeat('00', 32), 'hex'));
+    entry.hash := sha256('\x02'::bytea || entry.prev || entry.body);
+    insert into mempair.ledger select (entry).*;
+    update mempair.state s set ledger_seq = entry.seq, ledger_hash = entry.hash where s.model_id = append_entry.model_id;
+    return entry.seq;
+end $$;
+
+-- A salted hash of everything the model carries: it fixes the state, and without the salt says nothing about it.
+create or replace function mempair.state_commitment(state mempair.state, salt bytea) returns bytea
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select sha256('\x03'::bytea || salt || mempair.ledger_number(state.model_id) || mempair.ledger_number(state.version)
+        || mempair.ledger_bytes(array_send(state.anchor)) || mempair.ledger_bytes(array_send(state.theta))
+        || mempair.ledger_bytes(state.tally) || mempair.ledger_bytes(state.block)
+        || coalesce((select string_agg(mempair.ledger_number(c.slot) || mempair.ledger_bytes(array_send(c.v))
+                                       || mempair.ledger_bytes(array_send(c.r)), '' order by c.slot)
+                     from mempair.curvature c where c.model_id = state.model_id), ''))
+$$;
+
+-- Enter a commitment to the present state, and return the entry's number. The salt stays beside the state, for as long as
+-- that version of it lasts: so a copy that was restored from a backup can be held against a signed checkpoint.
+create or replace function mempair.attest_state(model_name text) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+    state mempair.state;
+    salt bytea := sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+begin
+    select s.* into strict state from mempair.state s where s.model_id = model.id for update;
+    update mempair.state s set attest_salt = salt where s.model_id = model.id;
+    return mempair.append_entry(model.id, 'attested', 'state version ' || state.version, mempair.state_commitment(state, salt));
+end $$;
+
+-- Whether the state is the one that the ledger's last commitment fixes. NULL if there is none to this version of it.
+create or replace function mempair.state_is_attested(model_id integer) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select l.tag = mempair.state_commitment(s, s.attest_salt)
+    from mempair.state s
+    join mempair.ledger l on l.model_id = s.model_id and l.kind = 'attested' and l.detail = 'state version ' || s.version
+    where s.model_id = state_is_attested.model_id
+    order by l.seq desc
+    limit 1
+$$;
