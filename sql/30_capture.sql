@@ -187,15 +187,23 @@ end', model_id, event, subject));
     execute format('revoke all on function mempair.capture_%1$s_truncating(), mempair.capture_%1$s_truncate_part() from public', model_id);
 end $$;
 
--- A user's write must never fail because a piece of ours is missing. So the triggers name everything their functions use
--- in a condition that costs nothing: then "drop column ... cascade", which takes the extractors, takes the triggers too.
-create or replace function mempair.trigger_condition(model_id integer, source regclass) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select string_agg(format('%L::regprocedure is not null', format('mempair.%s_%s(%s)', e, model_id, source)), ' and ')
-        || format(' and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null', model_id)
-    from unnest(array['key', 'x', 'c', 'y', 'subject']) as e
-    where to_regprocedure(format('mempair.%s_%s(%s)', e, model_id, source)) is not null
-$$;
+-- A user's write must never fail because a piece of ours is missing. So a function that is never called depends on
+-- everything capture uses, and the triggers depend on it by naming it in a condition that is always true: then
+-- "drop column ... cascade", which takes the extractors, takes the triggers too.
+create or replace function mempair.write_guard(model_id integer, source regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    needed text;
+begin
+    select string_agg(format('%L::regprocedure is not null', extractor), ' and ') into needed
+    from unnest(array['key', 'x', 'c', 'y', 'subject']) as name,
+         lateral to_regprocedure(format('mempair.%s_%s(%s)', name, model_id, source)) as extractor
+    where extractor is not null;
+    execute format('create function mempair.guard_%1$s() returns boolean language sql stable parallel safe
+        return %2$s and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null',
+        model_id, needed);
+    execute format('revoke all on function mempair.guard_%s() from public', model_id);
+end $$;
 
 -- A statement fires the triggers of the table it names, so a partitioned table needs them at every level, and no
 -- statement is captured twice.
@@ -204,6 +212,7 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     wanted record;
 begin
+    perform mempair.write_guard(model_id, source);
     for wanted in
         select o.operation, o.timing, o.function, o.transition, p.relation
         from mempair.partitions(source) p
@@ -222,8 +231,9 @@ begin
            or (o.function = 'truncating' and p.relation = source and c.relkind = 'p')
            or (o.function = 'truncate_part' and p.relation <> source and c.relkind = 'r')
     loop
-        execute format('create trigger %I %s %s on %s %s for each statement when (%s) execute function mempair.capture_%s_%s()',
-                       format('mempair_%s_%s_%s', model_id, wanted.timing, wanted.function), wanted.timing, wanted.operation, wanted.relation,
-                       wanted.transition, mempair.trigger_condition(model_id, source), model_id, wanted.function);
+        execute format('create trigger %1$I %2$s %3$s on %4$s %5$s for each statement
+            when (''mempair.guard_%6$s()''::regprocedure is not null) execute function mempair.capture_%6$s_%7$s()',
+            format('mempair_%s_%s_%s', model_id, wanted.timing, wanted.function), wanted.timing, wanted.operation,
+            wanted.relation, wanted.transition, model_id, wanted.function);
     end loop;
 end $$;

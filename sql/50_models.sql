@@ -137,7 +137,8 @@ begin
     for object in
         select p.oid::regprocedure as signature from pg_proc p
         where p.pronamespace = 'mempair'::regnamespace
-          and p.proname ~ format('^((key|x|c|y|subject|margin)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
+          and p.proname ~ format('^((guard|key|x|c|y|subject|margin)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
+        order by p.proname = format('guard_%s', model.id) desc  -- depends on the others
     loop
         execute format('drop function %s', object.signature);
     end loop;
