@@ -9,8 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from mempair_db import errors
+from mempair_db.catalog.install import install
 from mempair_db.worker.loop import Worker
 
 
@@ -115,6 +117,28 @@ def test_shadowed_functions_and_operators_are_never_called(shared: Any, stranger
     Worker(shared.owner).run_once()
     spoils = stranger.execute("select * from public.spoils").fetchall()
     assert [row for row in spoils if row[0] != shared.names["stranger"]] == []
+
+
+def test_shadows_that_were_there_before_the_installation_are_never_called(
+    empty_database: str, roles: dict[str, str], superuser: Any
+) -> None:
+    with psycopg.connect(superuser(empty_database), autocommit=True) as connection:
+        connection.execute("grant create, usage on schema public to public")
+        statement = "alter role {} in database {} set search_path = public, pg_catalog"
+        owner, name = conninfo_to_dict(empty_database)["user"], connection.info.dbname
+        connection.execute(sql.SQL(statement).format(sql.Identifier(str(owner)), sql.Identifier(name)))
+        connection.execute(sql.SQL("set session authorization {}").format(sql.Identifier(roles["stranger"])))
+        plant(connection)
+    install(empty_database)
+    install(empty_database)
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("create table t (id integer primary key, a numeric, b date, c text, y boolean)")
+        connection.execute("select mempair.create_model('m', 't', target => 'y', features => array['a', 'b', 'c'])")
+        connection.execute("insert into t values (1, 1.5, '2026-01-01', 'x', true), (2, 1e300, 'infinity', 'y', false)")
+        connection.execute("select mempair.attest_state('m')")
+        connection.execute("select * from mempair.verify_odometer()")
+        connection.execute("select mempair_try_predict('m', t) from t")
+        assert connection.execute("select * from public.spoils").fetchall() == []
 
 
 def test_a_worker_whose_path_puts_others_first_refuses_to_start(shared: Any, stranger: psycopg.Connection[Any]) -> None:
