@@ -14,6 +14,7 @@ from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, app, out, show, talk
 from mempair_db.cli.evidence import KeyFile
 from mempair_db.cli.start import sql_app
+from mempair_db.errors import InvalidParameter
 from mempair_db.evidence import keys
 
 MaybeName = Annotated[str | None, typer.Argument(help="The model's name; may be left out if there is only one.")]
@@ -161,6 +162,71 @@ def report(
         result = audits.audit(model, effort=effort, bars=bars) if audited else None
         page.write_text(render(model, result), encoding="utf-8")
     talk.print(f"{page} is written" + (f": {result.summary()}." if result else "."), highlight=False, soft_wrap=True)
+
+
+@app.command()
+def simulate(
+    source: Annotated[str, typer.Argument(help="A CSV or Parquet file, or a table of the database.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    features: Annotated[str | None, typer.Option(help="Columns to predict from, separated by commas.")] = None,
+    positive: Annotated[str | None, typer.Option(help="The target's positive value.")] = None,
+    epsilon: Annotated[str, typer.Option(help="One or more, separated by commas; so are the others.")] = "1",
+    gamma: str = "0.01,0.03,0.1,0.3",
+    lam: Annotated[str, typer.Option("--lambda", help="auto: chosen as at calibration.")] = "auto,0.003,0.01,0.03,0.1",
+    m: Annotated[str, typer.Option(help="Deletions to plan for; auto: capacity.")] = "auto",
+    unlearner: str = "symmetric,passive",
+    pattern: Annotated[str, typer.Option(help="random, one class, newest, highest loss")] = "random",
+    delta: float = 1e-6,
+    deletions_per_day: Annotated[float, typer.Option(help="How many rows are deleted a day.")] = 1.0,
+    most_loss: Annotated[float, typer.Option(help="Accuracy that may be lost, such as 0.01.")] = 0.01,
+    rows: Annotated[int, typer.Option(help="Read at most so many rows.")] = 50_000,
+    draws: Annotated[int, typer.Option(help="How often noise is drawn.")] = 5,
+    page: Annotated[Path | None, typer.Option("--out", help="Write a page with plots.")] = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try parameters out before production, and recommend some for a stated need."""
+    from mempair_db.replay import advice as advices  # noqa: PLC0415
+    from mempair_db.replay import simulate as simulation  # noqa: PLC0415
+    from mempair_db.replay.table import load  # noqa: PLC0415
+    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+
+    columns = [name.strip() for name in features.split(",")] if features else None
+    place = None if Path(source).exists() else server.ensure(dsn)
+    table = load(source, target, features=columns, positive=positive, dsn=place, limit=rows)
+    talk.print(f"{len(table)} rows, {table.skipped} left out for missing values.", highlight=False)
+    wanted = simulation.scenarios(
+        epsilon=_numbers("epsilon", epsilon),
+        gamma=_numbers("gamma", gamma),
+        lam=_numbers("lambda", lam, auto=True),
+        m=[None if value is None else int(value) for value in _numbers("m", m, auto=True)],
+        unlearner=[part.strip() for part in unlearner.split(",")],
+        pattern=[part.strip() for part in pattern.split(",")],
+        a_day=[deletions_per_day],
+    )
+    results = simulation.simulate(table, wanted, delta=delta, draws=draws, bars=shown_on(talk))
+    advice = advices.advise(results, most_loss)
+    if page is not None:
+        page.write_text(advices.render(source, results, advice), encoding="utf-8")
+        talk.print(f"{page} is written.", highlight=False)
+    if as_json:
+        answer = {"need": advice.need, "reason": advice.reason, "parameters": advice.sql()}
+        print(json.dumps({"results": [r.row() for r in results], "advice": answer}, indent=2))  # noqa: T201
+        return
+    differing, same = advices.varying([r.row() for r in results])
+    talk.print("In all of them: " + ", ".join(f"{k} {v}" for k, v in same.items()), highlight=False, soft_wrap=True)
+    show(differing, as_json=False)
+    talk.print(f"{advice.need}: {advice.reason}.", highlight=False, soft_wrap=True)
+    if advice.best is not None:
+        out.print(advice.sql(), highlight=False, soft_wrap=True)
+
+
+def _numbers(name: str, text: str, *, auto: bool = False) -> list[float | None]:
+    """Read numbers separated by commas; `auto` stands for none."""
+    try:
+        return [None if auto and part.strip() == "auto" else float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidParameter(f"{name} is {text!r}.", remedy="Give numbers, separated by commas.") from None
 
 
 @sql_app.command("duckdb")

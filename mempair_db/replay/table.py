@@ -1,0 +1,159 @@
+"""Rows to try things out on: a CSV or Parquet file, or a table of the database, as arrays; read by DuckDB.
+
+Numbers, booleans, dates and times become numbers as they do in a model; texts become categories. Rows with a missing
+value are left out, as `on_null => 'skip'` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+from adbc_driver_postgresql import dbapi
+from psycopg import sql
+
+from mempair_db.errors import InvalidParameter, UnknownColumn
+from mempair_db.pair.encoding import Matrix
+from mempair_db.pair.state import Vector
+
+READERS: Final = {".csv": "read_csv_auto", ".tsv": "read_csv_auto", ".gz": "read_csv_auto", ".parquet": "read_parquet"}
+NUMBERS: Final = ("BOOLEAN", "DECIMAL", "DOUBLE", "FLOAT", "HUGEINT")  # and everything that ends in INT or INTEGER
+TIMES: Final = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in the order of the source."""
+
+    x: Matrix
+    c: list[tuple[str, ...]]
+    y: Vector
+    numbers: list[str]
+    texts: list[str]
+    regression: bool
+    skipped: int  # rows with a missing value
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.y)
+
+
+def load(
+    source: str,
+    target: str,
+    *,
+    features: Sequence[str] | None = None,
+    positive: str | None = None,
+    dsn: str | None = None,
+    limit: int = 100_000,
+) -> Table:
+    """Read at most `limit` rows."""
+    with duckdb.connect() as duck:
+        duck.execute("set TimeZone = 'UTC'")
+        _open(duck, source, dsn, limit)
+        kinds = {name: kind for name, kind, *_ in duck.execute("describe given").fetchall()}
+        for name in (target, *(features or ())):
+            if name not in kinds:
+                raise UnknownColumn(f"{source} has no column {name!r}.", remedy=f"It has {', '.join(kinds)}.")
+        wanted = [name for name in (features or kinds) if name != target]
+        numbers = [name for name in wanted if _is_number(kinds[name])]
+        texts = [name for name in wanted if kinds[name].startswith(("VARCHAR", "ENUM"))]
+        unusable = set(wanted) - {*numbers, *texts}
+        if features and unusable:
+            name = min(unusable)
+            raise InvalidParameter(f"column {name!r} has type {kinds[name]}.", remedy="Use numbers, times and texts.")
+        regression = positive is None and _is_number(kinds[target]) and not _is_binary(duck, target)
+        return _arrays(duck, target, kinds, numbers, texts, positive, regression)
+
+
+def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: int) -> None:
+    file = Path(source)
+    if file.exists():
+        reader = READERS.get(file.suffix.lower())
+        if reader is None:
+            raise InvalidParameter(f"{source} is neither CSV nor Parquet.", remedy=f"Use {', '.join(READERS)}.")
+        duck.execute(f"create table given as select * from {reader}(?) limit {int(limit)}", [source])  # noqa: S608
+        return
+    if dsn is None or file.suffix.lower() in READERS:
+        raise InvalidParameter(f"there is no file {source}.", remedy="Name a file, or a table of the database.")
+    name = sql.Identifier(*source.split(".")).as_string(None)
+    with dbapi.connect(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute(f"select * from {name} limit {int(limit)}")  # noqa: S608
+        duck.register("stream", cursor.fetch_record_batch())
+        duck.execute("create table given as select * from stream")
+        duck.unregister("stream")
+
+
+def _arrays(
+    duck: duckdb.DuckDBPyConnection,
+    target: str,
+    kinds: dict[str, str],
+    numbers: list[str],
+    texts: list[str],
+    positive: str | None,
+    regression: bool,
+) -> Table:
+    as_number = {name: _number(name, kinds[name]) for name in [*numbers, target] if _is_number(kinds[name])}
+    if regression:
+        label = as_number[target]
+    else:
+        chosen = positive if positive is not None else _positive(duck, target)
+        quoted = chosen.replace("'", "''")
+        label = f"case when {_quoted(target)}::varchar = '{quoted}' then 1.0 else -1.0 end"
+    columns = [*(as_number[name] for name in numbers), *(_quoted(name) + "::varchar" for name in texts), label]
+    present = " and ".join(f"{_quoted(name)} is not null" for name in [*numbers, *texts, target])
+    total = duck.execute("select count(*) from given").fetchone()
+    names = ", ".join(f"{column} as c{i}" for i, column in enumerate(columns))
+    found = duck.execute(f"select {names} from given where {present}").fetchnumpy()  # noqa: S608
+    x = np.array([np.asarray(found[f"c{i}"], float) for i in range(len(numbers))]).reshape(len(numbers), -1).T
+    y = np.asarray(found[f"c{len(columns) - 1}"], float)
+    x = x if len(numbers) else np.zeros((len(y), 0))
+    chosen_texts = [found[f"c{len(numbers) + i}"] for i in range(len(texts))]
+    c = list(zip(*(map(str, column) for column in chosen_texts), strict=True)) if texts else [()] * len(y)
+    good = np.isfinite(x).all(axis=1) & np.isfinite(y)
+    return Table(
+        x=np.ascontiguousarray(x[good]),
+        c=[texts for texts, keep in zip(c, good.tolist(), strict=True) if keep],
+        y=y[good],
+        numbers=numbers,
+        texts=texts,
+        regression=regression,
+        skipped=int(total[0] if total else 0) - int(good.sum()),
+    )
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith(NUMBERS) or kind.endswith(("INT", "INTEGER")) or kind in TIMES
+
+
+def _number(name: str, kind: str) -> str:
+    return f"epoch({_quoted(name)})::double" if kind in TIMES else f"{_quoted(name)}::double"
+
+
+def _is_binary(duck: duckdb.DuckDBPyConnection, target: str) -> bool:
+    return len(_values(duck, target)) <= 2
+
+
+def _values(duck: duckdb.DuckDBPyConnection, target: str) -> list[str]:
+    column = _quoted(target)
+    statement = f"select distinct {column}::varchar from given where {column} is not null order by 1 limit 3"  # noqa: S608
+    return [str(value) for (value,) in duck.execute(statement).fetchall()]
+
+
+def _positive(duck: duckdb.DuckDBPyConnection, target: str) -> str:
+    """Return the value that counts as +1: the later of two, such as true or 1."""
+    values = _values(duck, target)
+    if len(values) != 2:
+        raise InvalidParameter(
+            f"column {target!r} has {'one value' if len(values) == 1 else 'more than two values'}.",
+            remedy="Name the one to predict with --positive.",
+        )
+    return values[-1]
+
+
+def _quoted(name: Any) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
