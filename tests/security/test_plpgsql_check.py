@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
-from mempair_db.worker.loop import Worker
+from mempair_db.catalog.install import install
+from mempair_db.server import Server
+
+MODELS = """
+create table customers (id int primary key, age int, plan text, churned boolean, income float8);
+create table parts (id int primary key, x float8, y boolean) partition by range (id);
+create table part partition of parts for values from (0) to (10);
+select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}', subject => 'id');
+select mempair.create_model('income', 'customers', target => 'income', features => '{age}');
+select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
+"""
 
 # These put words into SQL with %s, which the extension cannot tell from a user's text: numbers, regclass, regprocedure
 # and words of our own. They run with their caller's rights, so a caller gains nothing by them.
@@ -18,8 +30,7 @@ select p.pronamespace::regnamespace || '.' || p.proname from pg_proc p
 where p.prosecdef and p.pronamespace = 'mempair'::regnamespace
 """
 FUNCTIONS = """
-select p.oid::regprocedure::text, coalesce(t.tgrelid, 0), coalesce(t.tgnewtable, t.tgoldtable) is not null,
-       t.tgoldtable, t.tgnewtable
+select p.oid::regprocedure::text, coalesce(t.tgrelid, 0), t.tgoldtable, t.tgnewtable
 from pg_proc p join pg_language l on l.oid = p.prolang and l.lanname = 'plpgsql'
 left join lateral (select t.* from pg_trigger t where t.tgfoid = p.oid limit 1) as t on true
 where p.pronamespace = 'mempair'::regnamespace or p.proname ~ '^mempair'
@@ -32,18 +43,25 @@ from plpgsql_check_function_tb(%s::regprocedure, relid => %s::oid::regclass, old
 """
 
 
-def test_plpgsql_check_finds_no_errors_and_no_injection(site: object, superuser: object) -> None:
-    owner = site.owner  # type: ignore[attr-defined]
-    with psycopg.connect(superuser(owner), autocommit=True) as connection:  # type: ignore[operator]
-        available = "select from pg_available_extensions where name = 'plpgsql_check'"
-        if connection.execute(available).fetchone() is None:
-            pytest.skip(
-                "this server has no extension plpgsql_check; with MEMPAIR_TEST_DSN the tests use another server"
-            )
+@pytest.fixture
+def linter(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A server of the system's PostgreSQL that has the extension, with schema mempair and models of every kind."""
+    controls = sorted(Path("/usr/share/postgresql").glob("*/extension/plpgsql_check.control"))
+    if not controls:
+        pytest.skip("no PostgreSQL of this system has plpgsql_check (Debian: postgresql-<version>-plpgsql-check)")
+    monkeypatch.setenv("MEMPAIR_PG_BIN", f"/usr/lib/postgresql/{controls[-1].parent.parent.name}/bin")
+    dsn = Server(server_home).start()
+    install(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create extension plpgsql_check")
-        Worker(owner).run_once()
+        connection.execute(MODELS)
+    return dsn
+
+
+def test_plpgsql_check_finds_no_errors_and_no_injection(linter: str) -> None:
+    with psycopg.connect(linter, autocommit=True) as connection:
         found = []
-        for name, table, _, old, new in connection.execute(FUNCTIONS).fetchall():
+        for name, table, old, new in connection.execute(FUNCTIONS).fetchall():
             found += connection.execute(CHECK, [name, table, old, new]).fetchall()
         definers = {row[0] for row in connection.execute(DEFINERS)}
     assert [row for row in found if row[2] == "error"] == []
