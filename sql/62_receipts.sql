@@ -27,11 +27,63 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     where s.kind = receipt_statement.kind and coalesce(s.unlearner, receipt_statement.unlearner) = receipt_statement.unlearner
 $$;
 
--- epsilon of so many units of 1e-12 rho by the zCDP formula: an upper bound. The command line states the exact one.
-create or replace function mempair.zcdp_epsilon(units bigint, delta float8) returns float8
-language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-    select units / 1e12 + 2 * sqrt(units / 1e12 * ln(1 / delta))
-$$;
+-- Mills' ratio (1 - Phi(x)) / phi(x) for x >= 0: a series of positive terms near 0, Laplace's fraction further out.
+create or replace function mempair.mills(x float8) returns float8
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    term float8 := x;
+    total float8 := 0;
+    fraction float8 := 0;
+begin
+    if x < 2.5 then
+        for k in 1..100 loop
+            total := total + term;
+            term := term * x * x / (2 * k + 1);
+            exit when term < 1e-18;  -- smaller ones end in an error, not in 0
+        end loop;
+        return sqrt(pi() / 2) * exp(x * x / 2) - total;
+    end if;
+    for k in reverse 200..1 loop
+        fraction := k / (x + fraction);
+    end loop;
+    return 1 / (x + fraction);
+end $$;
+
+-- delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) with mu = sqrt(2 rho), rounded up.
+create or replace function mempair.delta_of(epsilon float8, rho float8) returns float8
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    mu float8 := sqrt(2 * rho);
+    near float8 := mu / 2 - epsilon / mu;
+    density float8 := case when abs(near) > 37 then 0 else exp(-near * near / 2) / sqrt(2 * pi()) end;
+begin
+    return case when near > 0 then 1 - density * mempair.mills(near) else density * mempair.mills(-near) end * (1 + 1e-12)
+        - density * mempair.mills(mu / 2 + epsilon / mu);
+end $$;
+
+-- The smallest epsilon for so many units of 1e-12 rho, as text with four decimals, rounded up.
+create or replace function mempair.epsilon_of(units bigint, delta float8) returns text
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    rho float8 := units / 1e12;
+    good float8;
+    bad float8 := 0;
+    middle float8;
+begin
+    if units = 0 or mempair.delta_of(0, rho) <= delta then
+        return '0.0000';
+    end if;
+    good := rho + 2 * sqrt(rho * ln(1 / delta));  -- the zCDP formula is the looser one
+    for i in 1..60 loop
+        middle := (good + bad) / 2;
+        if mempair.delta_of(middle, rho) <= delta then
+            good := middle;
+        else
+            bad := middle;
+        end if;
+    end loop;
+    return (ceil(good * 10000) / 10000)::numeric(20, 4)::text;
+end $$;
 
 -- One deletion of a receipt, with the ledger entry as it was hashed.
 create or replace function mempair.receipt_deletion(r mempair.receipt, keep interval) returns jsonb
@@ -45,8 +97,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'version', r.version,
         'statement', s.statement,
         'delta', r.delta::text,
-        'epsilon_record', mempair.zcdp_epsilon(l.rho, r.delta)::text,
-        'epsilon_epoch', mempair.zcdp_epsilon(l.rho_spent, r.delta)::text,
+        'epsilon_record', mempair.epsilon_of(l.rho, r.delta),
+        'epsilon_epoch', mempair.epsilon_of(l.rho_spent, r.delta),
         'epsilon_budget', r.epsilon::text,
         'entry', jsonb_build_object(
             'model_id', l.model_id, 'seq', l.seq, 'at', mempair.utc(l.at), 'kind', l.kind, 'epoch', l.epoch, 'clock', l.clock,
@@ -84,7 +136,7 @@ begin
         'deletions', jsonb_agg(mempair.receipt_deletion(r, model.keep_receipts) order by r.ledger_seq),
         'assumes', mempair.receipt_assumptions(bool_or(r.kind = 'unlearned')),
         'removed', jsonb_build_array(
-            'the row''s features, in the transaction that executed the deletion: no table of mempair keeps them',
+            'the row''s features, in the transaction that executed the deletion; the queue''s bytes when it was erased',
             'the row''s key and position among the learned rows, in the same transaction'),
         'remains', mempair.receipt_remains())
     into document

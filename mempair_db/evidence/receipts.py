@@ -1,4 +1,4 @@
-"""A signed deletion receipt: the database's document, exact ε, proofs of inclusion, a checkpoint, a signature.
+"""A signed deletion receipt: the database's document, proofs of inclusion, a checkpoint, a signature.
 
 `mempair.receipt` says what was done. Here each ledger entry gets a proof that it is under a signed Merkle root, and the
 whole is signed: SHA-256 of the canonical JSON (keys sorted, no spaces, UTF-8; no floats, numbers with a fraction are
@@ -11,7 +11,6 @@ import base64
 import hashlib
 import hmac
 import json
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -24,9 +23,13 @@ from mempair_db.catalog.queries import query
 from mempair_db.evidence import merkle, notes, verify
 from mempair_db.evidence.keys import PublicKey, SigningKey
 from mempair_db.evidence.notes import Checkpoint
-from mempair_db.pair.odometer import UNITS, epsilon_of
 
 DOCUMENT: Final = "mempair deletion receipt"
+FIRST: Final = ("document", "version", "model", "source", "key_is", "key", "issued", "issuer", "deletions")
+DELETION: Final = (
+    *("row", "kind", "requested", "executed", "algorithm", "version", "statement"),
+    *("epsilon_record", "epsilon_epoch", "epsilon_budget", "delta"),
+)
 Document = dict[str, Any]
 
 
@@ -39,39 +42,28 @@ def issue(
     if row is None or row[0] is None:
         return None
     document: Document = row[0]
-    bodies: list[bytes] = []
+    leaves: list[bytes] = []
     auditor = verify.Auditor()
     for entry in verify.ledger_rows(connection, document["model_id"]):
         if not auditor.feed([entry]):
             break
-        bodies.append(merkle.leaf_hash(entry[12]))
+        leaves.append(merkle.leaf_hash(entry[12]))
     auditor.finish().require(name)  # never certify a ledger that does not hold
     for deletion in document["deletions"]:
-        _complete(deletion, bodies)
-    checkpoint = Checkpoint(notes.origin(key.public, document["model_id"], name), len(bodies), auditor.tree.root())
+        proof = merkle.inclusion_proof(leaves, deletion["entry"]["seq"] - 1)
+        deletion["proof"] = [base64.b64encode(node).decode() for node in proof]
+    document["deletions"] = [_in_order(deletion, DELETION) for deletion in document["deletions"]]
+    checkpoint = Checkpoint(notes.origin(key.public, document["model_id"], name), len(leaves), auditor.tree.root())
     document["issuer"] = f"mempair_db {__version__}"
     document["public_key"] = str(key.public)
     document["checkpoint"] = notes.sign(checkpoint.text(), key)
     document["signature"] = notes.sign(_digest_text(document), key)
-    return document
+    return _in_order(document, FIRST)
 
 
-def _complete(deletion: Document, leaves: Sequence[bytes]) -> None:
-    """Add the exact ε, rounded up, in place of the bound that SQL can compute, and the proof of inclusion."""
-    entry, delta = deletion["entry"], float(deletion["delta"])
-    deletion["epsilon_record"] = _rounded_up(epsilon_of(entry["rho"] / UNITS, delta))
-    deletion["epsilon_epoch"] = _rounded_up(epsilon_of(entry["rho_spent"] / UNITS, delta))
-    proof = merkle.inclusion_proof(leaves, entry["seq"] - 1)
-    deletion["proof"] = [base64.b64encode(node).decode() for node in proof]
-
-
-def _rounded_up(value: float) -> str:
-    """Return four decimals that promise no more than the number.
-
-    >>> _rounded_up(0.12341), _rounded_up(0.0)
-    ('0.1235', '0.0000')
-    """
-    return f"{math.ceil(value * 1e4) / 1e4:.4f}"
+def _in_order(fields: Document, order: Sequence[str]) -> Document:
+    """Put what people look for first; the signature does not depend on the order."""
+    return dict(sorted(fields.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
 
 def canonical(document: Document) -> bytes:

@@ -136,15 +136,25 @@ def test_both_guarantees_are_stated_and_neither_is_too_strong(orders: Orders, un
     orders.delete("id = 7")
     orders.delete("id = 42")
     (deletion,) = orders.issue("42")["deletions"]
-    (bound,) = orders.document("42")["deletions"]
     entry, delta = deletion["entry"], float(deletion["delta"])
     assert entry["rho_spent"] > entry["rho"] > 0
     for name, units in (("epsilon_record", entry["rho"]), ("epsilon_epoch", entry["rho_spent"])):
         exact = epsilon_of(units / UNITS, delta)
         assert exact <= float(deletion[name]) <= exact + 1e-4
-        assert float(bound[name]) > exact
     assert ("nor the records deleted before it" in deletion["statement"]) == (unlearner == "symmetric")
     assert any("seen the model" in text for text in orders.document("42")["assumes"])
+
+
+def test_epsilon_in_sql_is_the_exact_one_rounded_up(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        for delta in (1e-12, 1e-6, 1e-2, 0.4):
+            for rho in (1e-12, 1e-9, 1e-6, 1e-4, 0.01, 0.0280145, 0.5, 3.0, 100.0, 5000.0):
+                units = int(rho * UNITS)
+                exact = epsilon_of(units / UNITS, delta)
+                (text,) = connection.execute(
+                    "select mempair.epsilon_of(%s::bigint, %s)", [units, delta]
+                ).fetchone() or ("",)
+                assert exact - 1e-9 <= float(text) <= exact + 1.01e-4, (rho, delta)
 
 
 def test_deletions_that_cost_nothing_say_why(orders: Orders) -> None:
