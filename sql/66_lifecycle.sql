@@ -2,7 +2,7 @@
 
 create or replace function mempair.append_config(model_id integer, detail text) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
-    select mempair.append_entry(model_id, 'config', detail, null)
+    select mempair.append_entry(model_id, 'config', 0, detail)
 $$;
 
 -- Stop learning and forgetting for a while. Changes are captured all the same, and the age of pending deletions shows.

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.live import Live
+from rich.progress import Progress
 
 from mempair_db import server
 from mempair_db.catalog.connect import connect
@@ -84,6 +85,43 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
         outcome = replay(connection, number or 0, "requested")
     for note in outcome.notes or [f"another worker is busy with {name}, or it is paused"]:
         talk.print(note, highlight=False)
+
+
+@app.command()
+def reconcile(
+    name: Name,
+    repair: Annotated[bool, typer.Option("--repair", help="Enqueue, put right, or retrain what was found.")] = False,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what a model has learned with its table; exit code 5 if they differ and are not repaired."""
+    with talk.status(f"Comparing {name} with its table ..."):
+        findings = rows(dsn, "reconcile", name=name, repair=repair)
+    if findings or as_json:
+        show(findings, as_json)
+    else:
+        talk.print(f"{name} has learned exactly what its table holds.", highlight=False)
+    raise typer.Exit(5 if findings and not repair else 0)
+
+
+@app.command()
+def backfill(
+    name: Name,
+    chunk: Annotated[int, typer.Option(help="Blocks of 8 kB per transaction.")] = 1_000,
+    dsn: Dsn = None,
+) -> None:
+    """Enqueue the rows that are in the table but not learned, a chunk at a time, while others go on writing."""
+    with connect(server.ensure(dsn), autocommit=True) as connection, Progress(console=talk, transient=True) as progress:
+        parts = connection.execute(query("parts"), {"name": name}).fetchall()
+        task = progress.add_task(f"Backfilling {name}", total=sum(blocks for _, blocks in parts))
+        enqueued = 0
+        for relation, blocks in parts:
+            for first in range(0, blocks, chunk):
+                values = {"name": name, "relation": relation, "first": first, "blocks": chunk}
+                row = connection.execute(query("backfill"), values).fetchone()
+                enqueued += row[0] if row else 0
+                progress.advance(task, min(chunk, blocks - first))
+    talk.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
 
 
 @app.command()

@@ -110,6 +110,8 @@ class Worker:
     def round(self, connection: psycopg.Connection[Any]) -> bool:
         """Give every model one turn; True if any of them had work."""
         worked = False
+        if self._due("sources", HEARTBEAT):
+            connection.execute(query("mark_dropped_sources"))
         for row in connection.execute(query("models"), {"model": self.model_id}).fetchall():
             turn = Turn(*row)
             began = time.monotonic()

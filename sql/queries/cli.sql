@@ -69,3 +69,15 @@ union all
 select format('model %%s has a deletion that waits since %%s', s.model, s.oldest_pending_deletion)
 from mempair.model_status s
 where s.oldest_pending_deletion < clock_timestamp() - make_interval(secs => %(patience)s::float8)
+
+-- cli_reconcile --
+select r.* from mempair.reconcile(%(name)s, %(repair)s) r
+
+-- cli_parts --
+-- The tables that hold a model's rows, with their size in blocks now.
+select p.relation::oid::bigint as relation, pg_catalog.pg_relation_size(p.relation) / current_setting('block_size')::bigint as blocks
+from mempair.partitions((mempair.find_model(%(name)s)).source) p
+join pg_catalog.pg_class c on c.oid = p.relation and c.relkind = 'r'
+
+-- cli_backfill --
+select mempair.backfill_blocks(%(name)s, %(relation)s::bigint::oid::regclass, %(first)s, %(blocks)s) as rows

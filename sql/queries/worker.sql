@@ -177,3 +177,6 @@ delete from mempair.worker where id = %(id)s or heartbeat_at < now() - interval 
 select s.model, s.pending_changes, s.pending_deletions,
        coalesce(extract(epoch from clock_timestamp() - s.oldest_pending_deletion), 0)::float8
 from mempair.model_status s
+
+-- mark_dropped_sources --
+select mempair.mark_dropped_sources()

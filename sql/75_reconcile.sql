@@ -1,0 +1,173 @@
+-- When capture was bypassed: compare, repair, backfill, and notice a table that is gone.
+
+-- Our triggers as they should be and are not: missing from a partition that was attached later, or disabled.
+create or replace function mempair.wrong_triggers(model_id integer, source regclass)
+returns table (relation regclass, operation text, problem text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select p.relation, o.operation, case when t.tgname is null then 'missing' else 'disabled' end
+    from mempair.partitions(source) p
+    cross join (values ('insert'), ('update'), ('delete')) as o(operation)
+    left join pg_trigger t on t.tgrelid = p.relation
+        and t.tgname = format('mempair_%s_after_%s', wrong_triggers.model_id, o.operation)
+    where t.tgname is null or t.tgenabled not in ('O', 'A')
+$$;
+
+-- Take all our triggers off the table and put them on again, on every partition there is now.
+create or replace function mempair.reattach_triggers(model_id integer, source regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    old record;
+begin
+    for old in
+        select t.tgname, t.tgrelid::regclass as relation
+        from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+        where p.pronamespace = 'mempair'::regnamespace and p.proname like format('capture\_%s\_%%', model_id)
+    loop
+        execute format('drop trigger %I on %s', old.tgname, old.relation);
+    end loop;
+    execute format('drop function if exists mempair.guard_%s()', model_id);
+    perform mempair.attach_triggers(model_id, source);
+end $$;
+
+-- What the model has learned against what its table holds, in one snapshot: a row must be learned, or wait for it, or
+-- have been refused; a learned row must be there, or wait to be forgotten. An UPDATE that escaped capture leaves no
+-- trace that could be compared: if triggers were disabled for long, retrain.
+-- With repair: missed inserts are enqueued, triggers put right, and a missed deletion begins an exact retrain.
+create or replace function mempair.reconcile(model_name text, repair boolean default false)
+returns table (finding text, rows bigint, remedy text)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+    missed_inserts bigint;
+    missed_deletions bigint;
+    triggers bigint;
+    enqueue text;
+begin
+    if not exists (select from pg_class c where c.oid = model.source) then
+        perform mempair.mark_dropped_sources();
+        return query select 'the table was dropped'::text, null::bigint, 'mempair.drop_model'::text;
+        return;
+    end if;
+    if repair then  -- nobody writes between the comparison and what follows from it
+        execute format('lock table %s in share row exclusive mode', model.source);
+    end if;
+    execute format('
+        with source as materialized (
+            select s.row_key from mempair.source_%1$s s where s.y is not null
+        ), waiting as materialized (
+            select q.op, q.row_key from mempair.change_%1$s_a q union all select q.op, q.row_key from mempair.change_%1$s_b q
+        ), learned as materialized (
+            select l.row_key from mempair.learned l where l.model_id = %1$s
+        ), refused as materialized (
+            select r.row_key from mempair.rejected r where r.model_id = %1$s and r.op = 1
+        )
+        select (select count(*) from source s
+                where not exists (select from learned l where l.row_key = s.row_key)
+                  and not exists (select from waiting w where w.op = 1 and w.row_key = s.row_key)
+                  and not exists (select from refused r where r.row_key = s.row_key)),
+               (select count(*) from learned l
+                where not exists (select from source s where s.row_key = l.row_key)
+                  and not exists (select from waiting w where w.op = 2 and w.row_key = l.row_key)
+                  and not exists (select from waiting w where w.op = 3))', model.id)
+        into missed_inserts, missed_deletions;
+    select count(*) into triggers from mempair.wrong_triggers(model.id, model.source);
+
+    if repair and missed_inserts > 0 then
+        select format('mempair.change_%s_%s', q.model_id, case q.active when 0 then 'a' else 'b' end) into enqueue
+        from mempair.queue q where q.model_id = model.id;
+        execute format('
+            insert into %2$s (op, row_key, x, c, y)
+            select 1, s.row_key, s.x, s.c, s.y from mempair.source_%1$s s
+            where s.y is not null
+              and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = s.row_key)
+              and not exists (select from mempair.change_%1$s_a w where w.op = 1 and w.row_key = s.row_key)
+              and not exists (select from mempair.change_%1$s_b w where w.op = 1 and w.row_key = s.row_key)
+              and not exists (select from mempair.rejected r where r.model_id = %1$s and r.op = 1 and r.row_key = s.row_key)',
+            model.id, enqueue);
+    end if;
+    if repair and triggers > 0 then
+        perform mempair.reattach_triggers(model.id, model.source);
+    end if;
+    if repair and (missed_inserts > 0 or triggers > 0) then
+        perform mempair.append_config(model.id, format('reconciled by %s: %s inserts enqueued, %s triggers put right',
+                                                       session_user, missed_inserts, triggers));
+    end if;
+    if repair and missed_deletions > 0 then
+        perform mempair.retrain(model.name, format('%s deletions escaped capture', missed_deletions));
+    end if;
+    return query
+        select f.finding, f.rows, f.remedy
+        from (values
+            ('rows that were never captured', missed_inserts, 'enqueued'),
+            ('deletions that were never captured', missed_deletions, 'served by an exact retrain'),
+            ('triggers missing or disabled', triggers, 'put right')
+        ) as f(finding, rows, remedy)
+        where f.rows > 0;
+end $$;
+
+-- Enqueue the rows in some blocks of a table (not of its partitions), except those that are learned already. FOR SHARE
+-- waits for writers of these rows: a deletion that is under way either wins, and the row is not there, or is captured
+-- after this insert. So nothing is lost or doubled while others write.
+create or replace function mempair.backfill_blocks(model_name text, relation regclass, first_block bigint, blocks bigint)
+returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+    half text;
+    enqueued bigint;
+begin
+    if relation not in (select p.relation from mempair.partitions(model.source) p) then
+        raise exception '% is not the table of model % or one of its partitions', relation, quote_literal(model.name)
+            using errcode = 'MP003', hint = format('Name %s.', model.source);
+    end if;
+    select case q.active when 0 then 'a' else 'b' end into half from mempair.queue q where q.model_id = model.id;
+    execute format('
+        insert into mempair.change_%1$s_%2$s (op, row_key, x, c, y)
+        select 1, e.row_key, e.x, e.c, e.y
+        from (
+            select mempair.key_%1$s(row(mempair_row.*)) as row_key, mempair.x_%1$s(row(mempair_row.*)) as x,
+                   mempair.c_%1$s(row(mempair_row.*)) as c, mempair.y_%1$s(row(mempair_row.*)) as y
+            from only %3$s mempair_row
+            where mempair_row.ctid >= %4$L::tid and mempair_row.ctid < %5$L::tid
+            for share
+        ) as e
+        where e.y is not null
+          and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = e.row_key)',
+        model.id, half, relation, format('(%s,0)', first_block), format('(%s,0)', first_block + blocks));
+    get diagnostics enqueued = row_count;
+    return enqueued;
+end $$;
+
+-- A table that was dropped (which takes CASCADE) took its rows along: they count as erased, and nothing is predicted.
+create or replace function mempair.mark_dropped_sources() returns integer
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    model record;
+    erased bigint;
+    marked integer := 0;
+begin
+    for model in
+        select m.id from mempair.model m
+        where m.status <> 'failed' and not exists (select from pg_class c where c.oid = m.source)
+    loop
+        perform from mempair.state s where s.model_id = model.id for update;
+        delete from mempair.learned l where l.model_id = model.id;
+        get diagnostics erased = row_count;
+        delete from mempair.curvature c where c.model_id = model.id;
+        update mempair.state s
+        set version = s.version + 1, epoch = s.epoch + 1, clock = 0, rows_learned = 0, anchor = null, theta = null,
+            tally = null, block = null, cap = null, spent = 0, deletions = 0, largest = 0
+        where s.model_id = model.id;
+        update mempair.published p
+        set version = p.version + 1, epoch = p.epoch + 1, weights = null, centers = null, intercept = null, levels = null,
+            level_weights = null, ready = false, samples = 0, published_at = clock_timestamp()
+        where p.model_id = model.id;
+        update mempair.model m
+        set status = 'failed', constants = null, epoch = m.epoch + 1,
+            reason = 'its table was dropped; mempair.drop_model removes what is left'
+        where m.id = model.id;
+        perform mempair.append_entry(model.id, 'epoch', erased, 'the table was dropped');
+        marked := marked + 1;
+    end loop;
+    return marked;
+end $$;
