@@ -1,7 +1,9 @@
 -- Entries that are written from SQL, and commitments to a model's state.
 
 -- Append an entry. Takes the state row's lock first, like the worker, and so waits for a batch under way.
-create or replace function mempair.append_entry(model_id integer, entry_kind text, detail text, tag bytea) returns bigint
+create or replace function mempair.append_entry(
+    model_id integer, entry_kind text, entry_rows bigint, detail text, tag bytea default null
+) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     state mempair.state;
@@ -14,7 +16,7 @@ begin
     entry.kind := entry_kind;
     entry.epoch := state.epoch;
     entry.clock := state.clock;
-    entry.rows := 0;
+    entry.rows := entry_rows;
     entry.rho := 0;
     entry.rho_spent := state.spent;
     entry.tag := tag;
@@ -49,7 +51,7 @@ declare
 begin
     select s.* into strict state from mempair.state s where s.model_id = model.id for update;
     update mempair.state s set attest_salt = salt where s.model_id = model.id;
-    return mempair.append_entry(model.id, 'attested', 'state version ' || state.version, mempair.state_commitment(state, salt));
+    return mempair.append_entry(model.id, 'attested', 0, 'state version ' || state.version, mempair.state_commitment(state, salt));
 end $$;
 
 -- Whether the state is the one that the ledger's last commitment fixes. NULL if there is none to this version of it.
