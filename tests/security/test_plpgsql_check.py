@@ -23,7 +23,7 @@ select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
 # and words of our own. They run with their caller's rights, so a caller gains nothing by them.
 GENERATORS = {
     *("mempair.write_extractor", "mempair.write_trigger_function", "mempair.attach_triggers", "mempair.write_predict"),
-    *("mempair.apply_grants", "mempair.revoke_role", "mempair.erase_queue"),
+    *("mempair.apply_grants", "mempair.revoke_role", "mempair.erase_queue", "mempair.backfill_blocks"),
 }
 # These fill a record by dynamic SQL, whose columns the extension cannot know.
 DYNAMIC = {"mempair.pending"}
