@@ -95,14 +95,14 @@ begin
                      where k.position <= x.indnkeyatts
                      order by k.position) as columns
         from pg_index x
-        where x.indrelid = source and x.indisunique and x.indisvalid and x.indpred is null and x.indexprs is null
+        where x.indrelid = source and x.indisunique and x.indisvalid and x.indimmediate and x.indpred is null and x.indexprs is null
     ) as i
     where case when wanted is null then i.indisprimary else i.columns @> wanted and i.columns <@ wanted end
     limit 1;
     if found_columns is null and wanted is null then
         raise exception 'table % has no primary key, so a deleted row could not be told from another', source
             using errcode = 'MP002',
-                  hint = 'Add a primary key, or name the columns of a unique index on columns that are not null: key => array[...].';
+                  hint = 'Add a primary key that is not deferrable, or name the columns of a unique index that are not null: key => array[...].';
     elsif found_columns is null then
         raise exception 'no unique index of table % has exactly the columns %', source, wanted
             using errcode = 'MP002', hint = format('create unique index on %s (%s);', source,
