@@ -11,6 +11,8 @@ import typer
 
 from mempair_db import server
 from mempair_db.catalog.connect import connect
+from mempair_db.cli.bench import Quick, bench_app
+from mempair_db.cli.bench import _print as print_result
 from mempair_db.cli.common import AsJson, Dsn, app, out, show, talk
 from mempair_db.cli.evidence import KeyFile
 from mempair_db.cli.start import sql_app
@@ -227,6 +229,14 @@ def _numbers(name: str, text: str, *, auto: bool = False) -> list[float | None]:
         return [None if auto and part.strip() == "auto" else float(part) for part in text.split(",")]
     except ValueError:
         raise InvalidParameter(f"{name} is {text!r}.", remedy="Give numbers, separated by commas.") from None
+
+
+@bench_app.command("replay")
+def bench_replay(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
+    """Export and replay of a million rows against a binary COPY; leave-one-out audits a second."""
+    from mempair_db.bench import replay as bench  # noqa: PLC0415
+
+    print_result(bench.run(quick=quick, dsn=dsn), as_json)
 
 
 @sql_app.command("duckdb")

@@ -7,7 +7,7 @@
     rows_<id>.parquet only if asked for: key, features and target of those rows, in tick order. Personal data.
     mempair.duckdb    the first four as tables, with the views of views.sql
 
-Rows stream through DuckDB, which sorts by tick and may spill into the folder: memory stays at `MEMORY`.
+Everything streams, a batch at a time; what DuckDB has to sort may spill into the folder, and takes `MEMORY` at most.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, Final
 import duckdb
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 from psycopg import IsolationLevel, sql
 from psycopg.rows import dict_row
 
@@ -31,6 +32,7 @@ from mempair_db.catalog.queries import query
 from mempair_db.errors import InvalidParameter, UnknownModel
 from mempair_db.replay import route as routes
 from mempair_db.replay.route import Route
+from mempair_db.replay.rowfile import quoted
 from mempair_db.replay.talk import Bars, silent
 
 FORMAT: Final = 1
@@ -38,7 +40,6 @@ MEMORY: Final = "512MB"
 DATABASE: Final = "mempair.duckdb"
 VIEWS: Final = Path(__file__).with_name("views.sql")
 TABLES: Final = ("model", "curvature", "ledger", "learned")
-ROW_GROUP: Final = 50_000
 
 FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
 TIME = pa.timestamp("us", tz="UTC")
@@ -128,7 +129,7 @@ def _write(
         written = sum(_rows(connection, way, duck, folder, model, bars) for model in models) if rows else 0
         duck.execute(VIEWS.read_text(encoding="utf-8"))
         for table in TABLES:
-            target = _quoted(folder / f"{table}.parquet")
+            target = quoted(folder / f"{table}.parquet")
             duck.execute(f"copy {table} to {target} (format parquet, compression zstd)")
     return Exported(folder, len(models), entries, written, way.name)
 
@@ -146,16 +147,10 @@ def _rows(
     source = sql.Identifier(model["source_schema"], model["source_table"])
     statement = sql.SQL(query("replay_rows")).format(source=source, model=sql.Literal(model["id"]), **extractors)
     target = folder / f"rows_{model['id']}.parquet"
-    with (
-        bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance,
-        way.read(duck, statement.as_string(connection), advance) as stream,
-    ):
-        copied = duck.execute(
-            f"copy (select * from {stream} order by tick) to {_quoted(target)} "  # noqa: S608 - names of our own
-            f"(format parquet, compression snappy, row_group_size {ROW_GROUP})"
-        ).fetchone()
+    with bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance:
+        way.write_rows(duck, statement.as_string(connection), target, advance)
     duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
-    return int(copied[0]) if copied else 0
+    return int(pq.read_metadata(target).num_rows)
 
 
 def _store(duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
@@ -168,8 +163,8 @@ def _store(duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any
 def _limit(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Keep to the memory limit, spill next to the result, find its files by name, and never reach for a network."""
     duck.execute(f"set memory_limit = '{MEMORY}'")
-    duck.execute(f"set temp_directory = {_quoted(folder / 'spill')}")
-    duck.execute(f"set file_search_path = {_quoted(folder)}")
+    duck.execute(f"set temp_directory = {quoted(folder / 'spill')}")
+    duck.execute(f"set file_search_path = {quoted(folder)}")
     duck.execute("set preserve_insertion_order = true")
     duck.execute("set TimeZone = 'UTC'")
 
@@ -193,7 +188,3 @@ def _private(folder: Path) -> Iterator[None]:
     finally:
         os.umask(before)
         shutil.rmtree(folder / "spill", ignore_errors=True)
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"

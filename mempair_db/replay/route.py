@@ -8,7 +8,7 @@ transaction that counted the rows, so an export is one moment of the database ho
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +17,13 @@ import duckdb
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
+from mempair_db.replay import rowfile
+from mempair_db.replay.talk import Advance
+
 EXTENSION: Final = "duckdb_extension_postgres_scanner"
 
-Advance = Callable[[int], None]
+WORK_MEM: Final = "64MB"
+"""What the server may use to join the table with `learned`; a spilled join gives the rows in another order."""
 
 
 class Adbc:
@@ -45,6 +49,16 @@ class Adbc:
                 yield "stream"
             finally:
                 duck.unregister("stream")
+
+    def write_rows(self, duck: duckdb.DuckDBPyConnection, statement: str, target: Path, advance: Advance) -> None:
+        """Write the statement's rows to a Parquet file in the order of their ticks."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"set local work_mem = '{WORK_MEM}'")
+            cursor.execute(statement)
+            reader = cursor.fetch_record_batch()
+            ordered = rowfile.write(reader, reader.schema, target, advance)
+        if not ordered:
+            rowfile.sort(duck, target)
 
     def close(self) -> None:
         """End the transaction."""
@@ -76,6 +90,14 @@ class Extension:
             raise
         finally:
             duck.execute("detach production")
+
+    def write_rows(self, duck: duckdb.DuckDBPyConnection, statement: str, target: Path, advance: Advance) -> None:
+        """Write the statement's rows to a Parquet file in the order of their ticks."""
+        with self.read(duck, statement, advance) as rows:
+            duck.execute(
+                f"copy (select * from {rows} order by tick) to {rowfile.quoted(target)} "  # noqa: S608
+                f"(format parquet, compression snappy, row_group_size {rowfile.ROW_GROUP})"
+            )
 
     def close(self) -> None:
         """Nothing is kept open."""

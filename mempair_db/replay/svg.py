@@ -176,17 +176,25 @@ def _table(plot: Plot) -> str:
     """Return the numbers, thinned to a readable number of rows."""
     xs = sorted({v for s in plot.series for v in s.xs})
     kept = xs if len(xs) <= MOST_ROWS else [xs[round(i * (len(xs) - 1) / (MOST_ROWS - 1))] for i in range(MOST_ROWS)]
-    columns = [dict(zip(s.xs, s.ys, strict=True)) for s in plot.series]
+    columns = [_by_place(s) for s in plot.series]
     head = "".join(f'<th scope="col">{escape(s.label)}</th>' for s in plot.series)
     body = "".join(
         f'<tr><th scope="row">{_stamp(v) if plot.times else f"{v:g}"}</th>'
-        + "".join(f"<td>{f'{c[v]:.5g}' if v in c else ''}</td>" for c in columns)
+        + "".join(f"<td>{', '.join(f'{y:.5g}' for y in c.get(v, ()))}</td>" for c in columns)
         + "</tr>"
         for v in kept
     )
     note = "" if len(kept) == len(xs) else f"<p>{len(kept)} of {len(xs)} points.</p>"
     top = f'<thead><tr><th scope="col">{escape(plot.x_label)}</th>{head}</tr></thead>'
     return f"<div class=wide><table>{top}<tbody>{body}</tbody></table></div>{note}"
+
+
+def _by_place(series: Series) -> dict[float, list[float]]:
+    """Return the values at each x; a cloud of points may have several."""
+    found: dict[float, list[float]] = {}
+    for x, y in zip(series.xs, series.ys, strict=True):
+        found.setdefault(x, []).append(y)
+    return found
 
 
 def _stamp(v: float) -> str:

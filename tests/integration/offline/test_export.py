@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mempair_db.errors import InvalidParameter, UnknownModel
-from mempair_db.replay import route
+from mempair_db.replay import replay, route
 from mempair_db.replay.export import VIEWS, export
 from mempair_db.replay.folder import read
 
@@ -141,3 +141,25 @@ def test_reading_needs_no_write_access(shop: Any, tmp_path: Path) -> None:
     assert shop.execute("select xmin::text, version from mempair.state") == before
     with psycopg.connect(shop.dsn) as connection:
         assert connection.execute("select count(*) from pg_prepared_xacts").fetchone() == (0,)
+
+
+def test_rows_stored_in_another_order_are_sorted_by_tick(shop: Any, tmp_path: Path) -> None:
+    shop.execute("create index by_age on customers (age)")
+    shop.execute("cluster customers using by_age")
+    model = shop.export(tmp_path / "e")
+    ticks = pq.read_table(model.folder / f"rows_{model.row['id']}.parquet")["tick"].to_pylist()
+    assert ticks == list(range(1, 2_501))
+    assert not list(model.folder.glob("*.unsorted"))
+    assert replay.compare(model).exact
+
+
+def test_a_full_disk_is_reported_and_nothing_is_left(
+    shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_batch", full)
+    with pytest.raises(OSError, match="No space left"):
+        shop.export(tmp_path / "e")
+    assert not (tmp_path / "e").exists()
