@@ -12,10 +12,10 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     select s.algorithm, s.statement
     from (values
         ('unlearned', 'symmetric', 'anchored memory pair: negative step from the shared curvature, then Gaussian noise',
-         'By its learned state, the model after this deletion can be told only within epsilon and delta from a model that never '
+         'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from a model that never '
          'learned this record, nor the records deleted before it in the same epoch.'),
         ('unlearned', 'passive', 'anchored memory pair: decay since the record was learned, then Gaussian noise',
-         'By its learned state, the model after this deletion can be told only within epsilon and delta from a model that never '
+         'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from a model that never '
          'learned this record.'),
         ('retrained', null, 'exact retraining from the remaining rows',
          'The model was computed anew without this record; nothing of its learned state comes from it.'),

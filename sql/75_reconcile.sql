@@ -140,7 +140,7 @@ end $$;
 
 -- A table that was dropped (which takes CASCADE) took its rows along: they count as erased, and nothing is predicted.
 create or replace function mempair.mark_dropped_sources() returns integer
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model record;
     erased bigint;

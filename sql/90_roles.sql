@@ -37,7 +37,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
         ('worker', 'mempair', array['find_model', 'pending', 'to_double', 'rotate_queue', 'erase_queue', 'expire_receipts',
-                                    'mark_dropped_sources', 'append_entry', 'ledger_body', 'ledger_number', 'ledger_bytes']),
+                                    'mark_dropped_sources']),
         ('reader', 'mempair', array['pending', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
         ('auditor', 'mempair', array['pending', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes'])

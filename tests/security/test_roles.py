@@ -78,7 +78,8 @@ def test_tables_can_be_read_and_written_exactly_as_listed(site: Any, kind: str) 
 
 # Beyond these, a role can execute nothing of ours.
 EXECUTES = {
-    "worker": r"mempair\.(find_model|pending|to_double|rotate_queue|erase_queue|expire_receipts|key_1|x_1|c_1|y_1)",
+    "worker": r"mempair\.(find_model|pending|to_double|rotate_queue|erase_queue|expire_receipts|mark_dropped_sources"
+    r"|key_1|x_1|c_1|y_1)",
     "reader": r"(mempair\.(pending|predict|try_predict|predict_proba|predict_all)|(public\.)?mempair_(try_)?predict)",
     "auditor": r"mempair\.(pending|capacity|verify_odometer|ledger_body|ledger_number|ledger_bytes)",
     "stranger": r"nothing",
@@ -351,3 +352,13 @@ def test_an_auditor_sees_nothing_learned(learned: Any, refused: Refused) -> None
 def test_a_stranger_can_do_nothing(learned: Any, refused: Refused) -> None:
     for statement in STRANGER_TRIES:
         refused(learned.as_("stranger"), statement)
+
+
+def test_a_worker_notices_a_dropped_table_under_its_own_role(learned: Any) -> None:
+    with psycopg.connect(learned.owner, autocommit=True) as owner:
+        owner.execute("drop table customers cascade")
+        Worker(learned.as_("worker")).run_once()
+        with psycopg.connect(learned.as_("worker"), autocommit=True) as worker:
+            worker.execute("select mempair.mark_dropped_sources()")
+        assert owner.execute("select status from mempair.model").fetchone() == ("failed",)
+        assert owner.execute("select * from mempair.verify_odometer()").fetchall() == []
