@@ -125,10 +125,14 @@ def backfill(
 
 
 @app.command()
-def purge(dsn: Dsn = None) -> None:
-    """Physically erase applied changes from the queue tables."""
+def purge(
+    full: Annotated[bool, typer.Option("--full", help="Rewrite the other tables too; locks them meanwhile.")] = False,
+    dsn: Dsn = None,
+) -> None:
+    """Physically erase applied changes from the queue tables; with --full also deleted keys and old models."""
     from mempair_db.worker import batch  # noqa: PLC0415
     from mempair_db.worker.purge import purge as erase  # noqa: PLC0415
+    from mempair_db.worker.purge import rewrite  # noqa: PLC0415
 
     with connect(server.ensure(dsn), autocommit=True) as connection:
         batch.prepare(connection)
@@ -138,3 +142,6 @@ def purge(dsn: Dsn = None) -> None:
                 f"{name}: {'erased' if done else 'changes are waiting; run the worker, then purge again'}",
                 highlight=False,
             )
+        if full:
+            with talk.status("Rewriting tables ..."):
+                rewrite(connection)

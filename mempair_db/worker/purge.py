@@ -1,7 +1,8 @@
-"""Physical erasure of what the queue held.
+"""Physical erasure of what the queue held, and of old versions of everything else.
 
 DELETE leaves the bytes in the table's pages; TRUNCATE removes them. So capture alternates between two tables: once the
-idle one is empty it is truncated, and they swap, so that the other one empties too.
+idle one is empty it is truncated, and they swap, so that the other one empties too. The other tables never hold a row's
+values, but old versions of the model and the keys of deleted rows stay in their pages until they are rewritten.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.errors import LockNotAvailable
 
 from mempair_db.catalog import models
@@ -29,6 +31,12 @@ def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
     if erased == 2:
         _enter(connection, model_id)
     return erased == 2
+
+
+def rewrite(connection: psycopg.Connection[Any]) -> None:
+    """Rewrite the small tables and `learned`: nothing of an old version stays. Locks each of them meanwhile."""
+    for table in ("state", "curvature", "published", "receipt", "rejected", "learned"):
+        connection.execute(sql.SQL("vacuum (full) mempair.{}").format(sql.Identifier(table)))
 
 
 def _enter(connection: psycopg.Connection[Any], model_id: int) -> None:

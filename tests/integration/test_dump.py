@@ -1,0 +1,98 @@
+"""pg_dump and restore: the same model, nothing learned twice."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from mempair_db import binaries
+from mempair_db.worker.loop import Worker
+
+PREDICTIONS = "select id, mempair_predict('m', t) from t order by id"
+
+
+def tool(name: str) -> str:
+    """Our own pg_dump where the server is our own."""
+    return (
+        str(binaries.find().folder / name) if (binaries.find().folder / name).exists() else shutil.which(name) or name
+    )
+
+
+def run(name: str, dsn: str, *arguments: str) -> None:
+    parts = conninfo_to_dict(dsn)
+    done = subprocess.run(
+        [tool(name), "--dbname", dsn, *arguments],
+        env={"PGPASSWORD": str(parts.get("password", ""))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def original(database: str) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
+    with psycopg.connect(database, autocommit=True) as sql:
+        sql.execute("create table t (id integer primary key, a float8, b text, y boolean)")
+        sql.execute(
+            "select mempair.create_model('m', 't', target => 'y', features => array['a', 'b'], lambda => 0.1,"
+            " gamma => 0.5, calibration_rows => 100)"
+        )
+        sql.execute("insert into t select i, i % 17, 'b' || i % 3, i * 7919 % 17 < 8 from generate_series(1, 1000) i")
+        Worker(database).run_once()
+        sql.execute("delete from t where id <= 3")
+        Worker(database).run_once()
+        yield database, sql
+
+
+@pytest.fixture
+def copy(superuser: Callable[[str], str], database: str) -> Iterator[str]:
+    """An empty database of the same owner."""
+    admin, name = superuser(database), f"copy_{secrets.token_hex(6)}"
+    owner = conninfo_to_dict(database)["user"]
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"create database {name} template template0 owner {owner}")
+        yield make_conninfo(database, dbname=name)
+        connection.execute(f"drop database {name} with (force)")
+
+
+def test_a_restored_database_predicts_the_same_and_goes_on(
+    original: tuple[str, psycopg.Connection[Any]], copy: str, tmp_path: Path
+) -> None:
+    dsn, sql = original
+    run("pg_dump", dsn, "--format", "custom", "--file", str(tmp_path / "dump"))
+    run("pg_restore", copy, "--no-owner", "--exit-on-error", str(tmp_path / "dump"))
+    with psycopg.connect(copy, autocommit=True) as restored:
+        assert restored.execute(PREDICTIONS).fetchall() == sql.execute(PREDICTIONS).fetchall()
+        assert restored.execute("select * from mempair.verify_odometer('m')").fetchall() == []
+        assert restored.execute("select * from mempair.reconcile('m')").fetchall() == []
+        Worker(copy).run_once()
+        restored.execute("delete from t where id = 10")
+        restored.execute("insert into t values (5000, 1, 'b1', true)")
+        Worker(copy).run_once()
+        learned = {key for (key,) in restored.execute("select row_key from mempair.learned")}
+        assert learned == {key for (key,) in restored.execute("select id::text from t")}
+        assert restored.execute("select * from mempair.verify_odometer('m')").fetchall() == []
+
+
+def test_data_reloaded_through_live_triggers_is_not_learned_twice(
+    original: tuple[str, psycopg.Connection[Any]], copy: str, tmp_path: Path
+) -> None:
+    dsn, sql = original
+    run("pg_dump", dsn, "--format", "custom", "--file", str(tmp_path / "dump"))
+    run("pg_restore", copy, "--no-owner", "--exit-on-error", "--schema-only", str(tmp_path / "dump"))
+    run("pg_restore", copy, "--no-owner", "--exit-on-error", "--data-only", str(tmp_path / "dump"))
+    with psycopg.connect(copy, autocommit=True) as restored:
+        before = restored.execute("select clock, anchor from mempair.state").fetchone()
+        Worker(copy).run_once()
+        assert restored.execute("select clock, anchor from mempair.state").fetchone() == before
+        assert restored.execute("select count(*) from mempair.learned").fetchone() == (997,)
+        assert restored.execute(PREDICTIONS).fetchall() == sql.execute(PREDICTIONS).fetchall()
