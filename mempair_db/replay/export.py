@@ -3,9 +3,10 @@
     model.parquet     one row a model: what was declared, the epoch's constants, the carried state
     curvature.parquet    the curvature pairs
     ledger.parquet    the odometer's ledger, with the bytes that its hashes cover
+    request.parquet   when deletions were asked for and executed, as far as receipts are kept; no keys
     learned.parquet   the ticks of the rows the epoch still knows; no keys
     rows_<id>.parquet only if asked for: key, features and target of those rows, in tick order. Personal data.
-    mempair.duckdb    the first four as tables, with the views of views.sql
+    mempair.duckdb    all but the rows as tables, with the views of views.sql
 
 Everything streams, a batch at a time; what DuckDB has to sort may spill into the folder, and takes `MEMORY` at most.
 """
@@ -39,7 +40,7 @@ FORMAT: Final = 1
 MEMORY: Final = "512MB"
 DATABASE: Final = "mempair.duckdb"
 VIEWS: Final = Path(__file__).with_name("views.sql")
-TABLES: Final = ("model", "curvature", "ledger", "learned")
+TABLES: Final = ("model", "curvature", "request", "ledger", "learned")
 
 FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
 TIME = pa.timestamp("us", tz="UTC")
@@ -63,6 +64,15 @@ _COLUMNS: Final = (
     (TIME, "created_at oldest_deletion exported_at"),
 )
 MODEL = pa.schema([(name, kind) for kind, names in _COLUMNS for name in names.split()])
+REQUEST = pa.schema(
+    [
+        ("model_id", pa.int64()),
+        ("ledger_seq", pa.int64()),
+        ("requested_at", TIME),
+        ("executed_at", TIME),
+        ("kind", pa.string()),
+    ]
+)
 WINDOW = pa.schema([("model_id", pa.int64()), ("slot", pa.int64()), ("v", FLOATS), ("r", FLOATS)])
 
 
@@ -94,7 +104,7 @@ def export(
         snapshot = connection.execute(query("replay_share_snapshot")).fetchone()
         way = routes.choose(connection.info.dsn if dsn == "" else dsn, (snapshot or ("",))[0], route)
         try:
-            return _write(connection, way, folder, models, rows, bars)
+            return _write(connection, way, folder, models, name=name, rows=rows, bars=bars)
         finally:
             way.close()
 
@@ -110,10 +120,20 @@ def _models(connection: psycopg.Connection[Any], name: str | None) -> list[dict[
 
 
 def _write(
-    connection: psycopg.Connection[Any], way: Route, folder: Path, models: list[dict[str, Any]], rows: bool, bars: Bars
+    connection: psycopg.Connection[Any],
+    way: Route,
+    folder: Path,
+    models: list[dict[str, Any]],
+    *,
+    name: str | None,
+    rows: bool,
+    bars: Bars,
 ) -> Exported:
     numbers = [model["id"] for model in models]
-    window = connection.cursor(row_factory=dict_row).execute(query("replay_window"), {"models": numbers}).fetchall()
+    cursor = connection.cursor(row_factory=dict_row)
+    window = cursor.execute(query("replay_window"), {"models": numbers}).fetchall()
+    requests = cursor.execute(query("replay_requests"), {"models": numbers}).fetchall()
+    numbers += [] if name else [number for (number,) in connection.execute(query("replay_former"))]
     size = connection.execute(query("replay_ledger_size"), {"models": numbers}).fetchone()
     entries = int(size[0]) if size else 0
     learned = sum(model["learned_rows"] for model in models)
@@ -121,6 +141,7 @@ def _write(
         _limit(duck, folder)
         _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
         _store(duck, "curvature", window, WINDOW)
+        _store(duck, "request", requests, REQUEST)
         for table, order, total in (("ledger", "model_id, seq", entries), ("learned", "model_id, tick", learned)):
             statement = sql.SQL(query({"ledger": "replay_ledger", "learned": "replay_ticks"}[table]))
             text = statement.format(models=sql.Literal(numbers)).as_string(connection)

@@ -35,6 +35,17 @@ from ledger
 where kind in ('unlearned', 'cancelled')
 order by model, seq;
 
+-- How long people waited for their deletion, in seconds, day by day, as far as receipts are kept.
+create or replace view latency as
+select m.name as model, cast(r.executed_at as date) as day, count(*) as deletions,
+       median(epoch(r.executed_at) - epoch(r.requested_at)) as median_seconds,
+       quantile_cont(epoch(r.executed_at) - epoch(r.requested_at), 0.95) as p95_seconds,
+       max(epoch(r.executed_at) - epoch(r.requested_at)) as longest_seconds
+from request r join model m on m.id = r.model_id
+where r.requested_at is not null
+group by m.name, cast(r.executed_at as date)
+order by model, day;
+
 -- How far apart a model's entries are: long gaps are times when nothing was applied.
 create or replace view gaps as
 select model, seq, kind, "at", "at" - lag("at") over (partition by model order by seq) as since_the_entry_before

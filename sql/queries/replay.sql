@@ -31,11 +31,22 @@ order by m.id
 -- replay_window --
 select model_id, slot, v, r from mempair.curvature where model_id = any (%(models)s) order by model_id, slot
 
+-- replay_former --
+-- Models that were dropped, whose ledgers were kept.
+select f.id from mempair.former_model f order by f.id
+
 -- replay_ledger --
-select o.model, l.model_id, l.seq, l.at, l.kind, l.epoch, l.clock, l.rows, l.rho, l.rho_spent, l.rho_cap, l.tag, l.detail,
-       l.body, l.prev, l.hash
-from mempair.ledger l join (select m.id, m.name as model from mempair.model m) as o on o.id = l.model_id
+select coalesce(m.name, f.name) as model, l.model_id, l.seq, l.at, l.kind, l.epoch, l.clock, l.rows, l.rho, l.rho_spent,
+       l.rho_cap, l.tag, l.detail, l.body, l.prev, l.hash
+from mempair.ledger l
+left join mempair.model m on m.id = l.model_id
+left join mempair.former_model f on f.id = l.model_id
 where l.model_id = any ({models}) order by l.model_id, l.seq
+
+-- replay_requests --
+-- When deletions were asked for and when they were executed, as far as receipts are kept; no key, no salt.
+select r.model_id, r.ledger_seq, r.requested_at, r.executed_at, r.kind
+from mempair.receipt r where r.model_id = any (%(models)s) order by r.model_id, r.ledger_seq
 
 -- replay_ledger_size --
 select count(*) from mempair.ledger l where l.model_id = any (%(models)s)

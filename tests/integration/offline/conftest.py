@@ -62,15 +62,10 @@ def open_shop(dsn: str, rows: int = ROWS, **options: Any) -> Shop:
     shop = Shop(dsn)
     shop.execute("create table customers (id int primary key, age float8, spend float8, plan text, left_us boolean)")
     shop.fill(0, rows)
-    chosen = {"lambda": 0.03, **options}
+    chosen = {"lambda": 0.03, "target": "left_us", "features": ["age", "spend", "plan"], **options}
     extra = sql.SQL("").join(sql.SQL(", {} => {}").format(sql.Identifier(k), v) for k, v in chosen.items())
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL(
-                "select mempair.create_model('churn', 'customers', target => 'left_us', "
-                "features => array['age', 'spend', 'plan']{})"
-            ).format(extra)
-        )
+        connection.execute(sql.SQL("select mempair.create_model('churn', 'customers'{})").format(extra))
     shop.work()
     return shop
 

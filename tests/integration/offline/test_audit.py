@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,3 +166,21 @@ def test_attesting_without_a_key_writes_nothing(shop: Any, tmp_path: Path) -> No
     assert run.exit_code != 0
     with psycopg.connect(shop.dsn) as connection:
         assert connection.execute("select count(*) from mempair.ledger where kind = 'attested'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unlearner": "passive"},
+        {"m": 3, "tau": 1, "gamma": 0.3},
+        {"features": ["plan"]},
+        {"target": "spend", "features": ["age", "plan"]},
+    ],
+    ids=["passive", "fixed m", "texts only", "regression"],
+)
+def test_other_kinds_of_models_are_audited_too(make_shop: Callable[..., Any], tmp_path: Path, options: Any) -> None:
+    shop = make_shop(**options)
+    shop.delete(7)
+    result = audit.audit(shop.export(tmp_path / "e"), effort=TINY)
+    assert not result.failed, result.failed
+    assert verdicts(result)["stability"] == "holds"

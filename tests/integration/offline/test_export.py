@@ -19,7 +19,16 @@ from mempair_db.replay.folder import read
 def test_rows_leave_only_when_asked_for(shop: Any, tmp_path: Path) -> None:
     shop.export(tmp_path / "e", rows=False)
     found = sorted(file.name for file in (tmp_path / "e").iterdir())
-    assert found == ["curvature.parquet", "learned.parquet", "ledger.parquet", "mempair.duckdb", "model.parquet"]
+    assert found == [
+        *(
+            "curvature.parquet",
+            "learned.parquet",
+            "ledger.parquet",
+            "mempair.duckdb",
+            "model.parquet",
+            "request.parquet",
+        )
+    ]
     assert pq.read_schema(tmp_path / "e" / "learned.parquet").names == ["model_id", "tick"]
     with pytest.raises(InvalidParameter, match="--rows"):
         next(read(tmp_path / "e").batches())
@@ -105,6 +114,9 @@ def test_the_views_answer_in_the_folder_itself(story: Any, tmp_path: Path, monke
         assert duck.execute("select count(*) from deletions where served_by = 'certified noise'").fetchall() == [(3,)]
         assert duck.execute("select changes_waiting from obligations").fetchall() == [(0,)]
         assert duck.execute("select count(*) from gaps").fetchall() == [(len(story.ledger),)]
+        ((waited, longest),) = duck.execute("select sum(deletions), max(longest_seconds) from latency").fetchall()
+        assert waited == 3
+        assert 0 < longest < 600
         assert duck.execute("select count(*) from retrains").fetchall() == [(0,)]
         assert duck.execute(f"select count(*) from rows_{story.row['id']}").fetchall() == [(2_797,)]
 
@@ -163,3 +175,13 @@ def test_a_full_disk_is_reported_and_nothing_is_left(
     with pytest.raises(OSError, match="No space left"):
         shop.export(tmp_path / "e")
     assert not (tmp_path / "e").exists()
+
+
+def test_the_ledger_of_a_dropped_model_is_exported_too(shop: Any, tmp_path: Path) -> None:
+    shop.execute("select mempair.create_model('second', 'customers', target => 'left_us', features => array['age'])")
+    shop.work()
+    shop.execute("select mempair.drop_model('churn', keep_ledger => true)")
+    export(shop.dsn, tmp_path / "all")
+    export(shop.dsn, tmp_path / "one", name="second")
+    names = [set(pq.read_table(tmp_path / which / "ledger.parquet")["model"].to_pylist()) for which in ("all", "one")]
+    assert names == [{"churn", "second"}, {"second"}]
