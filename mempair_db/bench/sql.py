@@ -35,6 +35,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
         capture = [row for d in DIMENSIONS for row in _capture(connection, d, quick=quick)]
         predict = [_predict(connection, scratch, d, quick=quick) for d in DIMENSIONS]
         queue = _queue(connection, scratch, quick=quick)
+        compared = _reconcile(connection, scratch, quick=quick)
     single = [row for row in capture if row["rows"] == 1]
     bulk = [row for row in capture if row["statement"] in ("INSERT", "COPY") and row["rows"] > 1]
     return {
@@ -45,6 +46,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
             {"title": "Capture: milliseconds per statement, with a model and without", "rows": capture},
             {"title": "Prediction: microseconds per row of a table", "rows": predict},
             {"title": "Queue", "rows": [queue]},
+            {"title": "Reconcile: a model compared with its table", "rows": [compared]},
         ],
         "goals": [
             *(goal(f"{r['statement']} of one row, d = {r['d']}", r["ratio"], most=1.15) for r in single),
@@ -230,4 +232,30 @@ def _queue(connection: psycopg.Connection[Any], dsn: str, *, quick: bool) -> dic
         "bytes per captured row": (size[0] if size else 0) / rows,
         "bytes of its numbers": 8 * 10,
         "purge milliseconds": statistics.median(times) * 1e3,
+    }
+
+
+def _reconcile(connection: psycopg.Connection[Any], dsn: str, *, quick: bool) -> dict[str, Any]:
+    """Compare every learned key with the table, beside counting the table's keys as text and nothing else."""
+    rows = 2_000 if quick else 1_000_000
+    table = Table(connection, "compared", 10)
+    for _ in range(0, rows, 50_000):
+        table.fill(min(rows, 50_000))
+    Worker(dsn).run_once()
+    connection.execute("vacuum analyze")
+    seconds = side_by_side(
+        {
+            "reconcile": timed(1, lambda: connection.execute("select * from mempair.reconcile('compared')").fetchall()),
+            "count": timed(
+                1, lambda: connection.execute(table.format("select count(distinct id::text) from {}")).fetchone()
+            ),
+        },
+        1 if quick else 3,
+    )
+    table.drop()
+    return {
+        "rows": rows,
+        "reconcile, s": seconds["reconcile"],
+        "distinct keys counted, s": seconds["count"],
+        "ratio": seconds["reconcile"] / seconds["count"],
     }

@@ -10,7 +10,7 @@ import typer
 from mempair_db import server
 from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, show, talk
-from mempair_db.evidence import checkpoints, keys
+from mempair_db.evidence import behind, checkpoints, keys
 from mempair_db.evidence.keys import PublicKey
 
 odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.")
@@ -89,6 +89,23 @@ def odometer_verify(
     show(fields, as_json)
     for model, verdict in verdicts.items():
         verdict.require(model)
+
+
+@odometer_app.command("behind")
+def odometer_behind(
+    file: Annotated[Path, typer.Argument(help="The ledger.parquet of an export made later.")],
+    receipt: Annotated[list[Path] | None, typer.Option(help="A receipt, to name the row; may be repeated.")] = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell whether this database is an older copy, and which erasures must be done again; exit code 5 if there are."""
+    with connect(server.ensure(dsn)) as connection:
+        missing = behind.erasures_to_redo(connection, file, receipt or [])
+    if missing or as_json:
+        show([erasure._asdict() for erasure in missing], as_json)
+    else:
+        talk.print("No erasure is missing here.")
+    raise typer.Exit(5 if missing else 0)
 
 
 @odometer_app.command("attest")

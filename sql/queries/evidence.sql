@@ -19,3 +19,7 @@ order by l.seq
 
 -- evidence_receipt --
 select mempair.receipt(%(name)s, %(key)s, %(consume)s)
+
+-- ledger_heads --
+-- The last entry of every model's ledger.
+select distinct on (o.model) o.model, o.seq, o.hash from mempair.odometer o order by o.model, o.seq desc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import subprocess
@@ -14,6 +15,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db import binaries
+from mempair_db.errors import VerificationFailed
+from mempair_db.evidence.behind import erasures_to_redo
+from mempair_db.replay.export import export
 from mempair_db.worker.loop import Worker
 
 PREDICTIONS = "select id, mempair_predict('m', t) from t order by id"
@@ -96,3 +100,38 @@ def test_data_reloaded_through_live_triggers_is_not_learned_twice(
         assert restored.execute("select clock, anchor from mempair.state").fetchone() == before
         assert restored.execute("select count(*) from mempair.learned").fetchone() == (997,)
         assert restored.execute(PREDICTIONS).fetchall() == sql.execute(PREDICTIONS).fetchall()
+
+
+def test_a_restored_older_backup_is_found_to_be_behind_and_names_what_to_erase_again(
+    original: tuple[str, psycopg.Connection[Any]], copy: str, tmp_path: Path
+) -> None:
+    dsn, sql = original
+    run("pg_dump", dsn, "--format", "custom", "--file", str(tmp_path / "dump"))
+    sql.execute("delete from t where id in (10, 11)")  # after the backup
+    Worker(dsn).run_once()
+    receipt = tmp_path / "receipt.json"
+    receipt.write_text(json.dumps(sql.execute("select mempair.receipt('m', '10')").fetchone()[0]))  # type: ignore[index]
+    export(dsn, tmp_path / "export")
+    run("pg_restore", copy, "--no-owner", "--exit-on-error", str(tmp_path / "dump"))
+
+    with psycopg.connect(copy, autocommit=True) as restored:
+        missing = erasures_to_redo(restored, tmp_path / "export" / "ledger.parquet", [receipt])
+        assert [erasure.kind for erasure in missing] == ["unlearned", "unlearned"]
+        assert [erasure.key for erasure in missing].count("10") == 1
+        assert restored.execute("select count(*) from t where id in (10, 11)").fetchone() == (2,)
+    assert erasures_to_redo(sql, tmp_path / "export" / "ledger.parquet") == []
+
+
+def test_a_ledger_of_another_history_is_no_older_copy(
+    original: tuple[str, psycopg.Connection[Any]], copy: str, tmp_path: Path
+) -> None:
+    dsn, _ = original
+    run("pg_dump", dsn, "--format", "custom", "--file", str(tmp_path / "dump"))
+    run("pg_restore", copy, "--no-owner", "--exit-on-error", str(tmp_path / "dump"))
+    for address in (dsn, copy):  # from here on the two live different lives
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("delete from t where id = 20")
+        Worker(address).run_once()
+    export(dsn, tmp_path / "export")
+    with psycopg.connect(copy, autocommit=True) as other, pytest.raises(VerificationFailed, match="another one"):
+        erasures_to_redo(other, tmp_path / "export" / "ledger.parquet")
