@@ -41,7 +41,7 @@ def erasures_to_redo(connection: psycopg.Connection[Any], file: Path, receipts: 
             " where model = $model and seq > $seq and kind in ('unlearned', 'cancelled') order by seq",
             {"file": str(file), "model": model, "seq": seq},
         ).fetchall()
-        missing += [Erasure(model, *row, keys.get(row[3])) for row in rows]
+        missing += [Erasure(model, number, at, kind, tag, keys.get(tag)) for number, at, kind, tag in rows]
     return missing
 
 
