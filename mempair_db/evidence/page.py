@@ -100,7 +100,7 @@ def _time(text: str | None) -> str:
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return the document in a file: JSON, or a page that carries it."""
+    """Return the document in a file: JSON, or a page that carries it and reads exactly as it should."""
     page = MARK.search(text)
     try:
         document = json.loads(page.group(1) if page else text)
@@ -108,4 +108,17 @@ def read(text: str) -> dict[str, Any]:
         raise errors.VerificationFailed("The file holds no receipt.") from None
     if not isinstance(document, dict):
         raise errors.VerificationFailed("The file holds no receipt.")
+    if page and not _reads_as(document, text):
+        raise errors.VerificationFailed(
+            "The page does not read as the receipt that it carries.",
+            remedy="Somebody changed it, or a browser when saving it, or another version made it: ask for the JSON.",
+        )
     return document
+
+
+def _reads_as(document: dict[str, Any], text: str) -> bool:
+    """Whether people are shown what is signed: a good receipt could be carried by a page that says something else."""
+    try:
+        return render(document).split() == text.split()
+    except (KeyError, TypeError, AttributeError):
+        return False

@@ -107,7 +107,11 @@ def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None)
         tag = make_tag(bytes.fromhex(deletion["salt"]), document["key"])
         if entry.tag is None or not hmac.compare_digest(entry.tag, tag):
             raise errors.VerificationFailed(f"The tag of ledger entry {entry.seq} is not made from the key value.")
-        good.append(f"ledger entry {entry.seq} ({entry.kind}) carries the key's tag and is under the signed root")
+        good.append(
+            f"row {deletion['row']} ({deletion['kind']}): asked {deletion['requested']}, done {deletion['executed']}, "
+            f"epsilon {deletion['epsilon_record']} for it, {deletion['epsilon_epoch']} for all of the epoch, "
+            f"delta {deletion['delta']}; ledger entry {entry.seq} carries the key's tag and is under the signed root"
+        )
     return good
 
 

@@ -221,6 +221,39 @@ def test_whose_row_it_was_is_not_asked_of_inserts_and_leaves_with_the_queue(orde
     assert events == [(2, "user 7")]
 
 
+def test_a_partition_that_is_truncated_gives_receipts_per_person(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        orders = Orders(database, connection)
+        connection.execute(
+            "create table orders (id integer primary key, user_id text, amount float8, late boolean)"
+            " partition by range (id);"
+            "create table low partition of orders for values from (0) to (10);"
+            "create table high partition of orders for values from (10) to (10000);"
+        )
+        connection.execute(ORDERS.split(";")[1])
+        orders.declare(subject="user_id")
+        connection.execute("truncate low")
+        orders.work()
+        assert [deletion["row"] for deletion in orders.issue("user 7")["deletions"]] == ["7"]
+
+
+def test_dropping_the_subjects_column_ends_capture_and_not_the_users_writes(orders: Orders) -> None:
+    orders.declare(subject="user_id")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        orders.sql.execute("alter table orders drop column user_id")
+    orders.sql.execute("alter table orders drop column user_id cascade")
+    orders.sql.execute("delete from orders where id = 7")
+    orders.sql.execute("insert into orders values (9001, 1, true)")
+
+
+@pytest.mark.parametrize(("column", "code"), [("nobody", "MP005"), ("late_json", "MP004")])
+def test_a_column_that_cannot_say_whose_row_it_is_is_refused(orders: Orders, column: str, code: str) -> None:
+    orders.sql.execute("alter table orders add column late_json jsonb")
+    with pytest.raises(psycopg.Error) as refused:
+        orders.sql.execute(DECLARE, ["symmetric", column])
+    assert refused.value.sqlstate == code
+
+
 def test_reading_keeps_a_receipt_and_consuming_deletes_it(orders: Orders) -> None:
     orders.declare()
     orders.delete("id = 42")
@@ -267,6 +300,13 @@ def test_the_page_is_readable_verifiable_and_harmless(orders: Orders) -> None:
     for part in ("What the statement assumes", "What remains", "How to check it", "backups", "ε = "):
         assert part in text
     receipts.check(page.read(text), [KEY.public], name)
+    for lie in (
+        text.replace("<h1>Deletion receipt", "<h1>Nothing remains"),
+        text.replace("<body>", "<body><p>You were never here.</p>"),
+    ):
+        assert lie != text
+        with pytest.raises(errors.VerificationFailed, match="does not read as"):
+            page.read(lie)
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "[1]", "<html></html>"])
