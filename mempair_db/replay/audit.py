@@ -32,7 +32,7 @@ class Effort:
     """How much to measure."""
 
     leave_out: int = 40
-    samples: int = 20_000
+    samples: int = 60_000
     draws: int = 5
     seed: int = 0
 

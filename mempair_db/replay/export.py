@@ -30,7 +30,7 @@ from psycopg.rows import dict_row
 
 from mempair_db.catalog.connect import connect
 from mempair_db.catalog.queries import query
-from mempair_db.errors import InvalidParameter, UnknownModel
+from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
 from mempair_db.replay import route as routes
 from mempair_db.replay.route import Route
 from mempair_db.replay.rowfile import quoted
@@ -97,7 +97,7 @@ def export(
     bars: Bars = silent,
 ) -> Exported:
     """Write one model, or all of them, to `folder`, which must be new or empty."""
-    with _private(folder), connect(dsn) as connection:
+    with _private(folder), _allowed(), connect(dsn) as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         models = _models(connection, name)
@@ -107,6 +107,18 @@ def export(
             return _write(connection, way, folder, models, name=name, rows=rows, bars=bars)
         finally:
             way.close()
+
+
+@contextmanager
+def _allowed() -> Iterator[None]:
+    """Say who may export, where Postgres only says that someone may not."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise MempairError(
+            f"This role may not export: {error.diag.message_primary}.",
+            remedy="Connect as the schema's owner; for --rows, as a role that may also read the table.",
+        ) from error
 
 
 def _models(connection: psycopg.Connection[Any], name: str | None) -> list[dict[str, Any]]:

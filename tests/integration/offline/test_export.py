@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ import duckdb
 import psycopg
 import pyarrow.parquet as pq
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from mempair_db.errors import InvalidParameter, UnknownModel
+from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
 from mempair_db.replay import replay, route
 from mempair_db.replay.export import VIEWS, export
 from mempair_db.replay.folder import read
@@ -185,3 +189,17 @@ def test_the_ledger_of_a_dropped_model_is_exported_too(shop: Any, tmp_path: Path
     export(shop.dsn, tmp_path / "one", name="second")
     names = [set(pq.read_table(tmp_path / which / "ledger.parquet")["model"].to_pylist()) for which in ("all", "one")]
     assert names == [{"churn", "second"}, {"second"}]
+
+
+def test_a_role_that_may_not_export_is_told_who_may(shop: Any, tmp_path: Path, superuser: Callable[[str], str]) -> None:
+    role = f"stranger_{secrets.token_hex(4)}"
+    with psycopg.connect(superuser(shop.dsn), autocommit=True) as connection:
+        connection.execute(sql.SQL("create role {} login password 'x'").format(sql.Identifier(role)))
+        connection.execute(sql.SQL("grant usage on schema mempair to {}").format(sql.Identifier(role)))
+        try:
+            with pytest.raises(MempairError, match="schema's owner"):
+                export(make_conninfo(shop.dsn, user=role, password="x"), tmp_path / "e")
+        finally:
+            connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+    assert not (tmp_path / "e").exists()
