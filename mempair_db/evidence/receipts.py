@@ -48,7 +48,8 @@ def issue(
         if not auditor.feed([entry]):
             break
         leaves.append(merkle.leaf_hash(entry[12]))
-    auditor.finish().require(name)  # never certify a ledger that does not hold
+    ((_, _, counters),) = verify.find(connection, name)
+    auditor.finish(counters).require(name)  # never certify a ledger that does not hold
     for deletion in document["deletions"]:
         proof = merkle.inclusion_proof(leaves, deletion["entry"]["seq"] - 1)
         deletion["proof"] = [base64.b64encode(node).decode() for node in proof]
