@@ -148,18 +148,20 @@ def _write(
     numbers += [] if name else [number for (number,) in connection.execute(query("replay_former"))]
     size = connection.execute(query("replay_ledger_size"), {"models": numbers}).fetchone()
     entries = int(size[0]) if size else 0
-    learned = sum(model["learned_rows"] for model in models)
     with duckdb.connect(str(folder / DATABASE)) as duck:
         _limit(duck, folder)
         _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
         _store(duck, "curvature", window, WINDOW)
         _store(duck, "request", requests, REQUEST)
-        for table, order, total in (("ledger", "model_id, seq", entries), ("learned", "model_id, tick", learned)):
-            statement = sql.SQL(query({"ledger": "replay_ledger", "learned": "replay_ticks"}[table]))
-            text = statement.format(models=sql.Literal(numbers)).as_string(connection)
-            with bars(f"Exporting the {table} entries", total) as advance, way.read(duck, text, advance) as stream:
-                duck.execute(f"create table {table} as select * from {stream} order by {order}")  # noqa: S608
-        written = sum(_rows(connection, way, duck, folder, model, bars) for model in models) if rows else 0
+        text = sql.SQL(query("replay_ledger")).format(models=sql.Literal(numbers)).as_string(connection)
+        with bars("Exporting the ledger", entries) as advance, way.read(duck, text, advance) as stream:
+            duck.execute(f"create table ledger as select * from {stream} order by model_id, seq")  # noqa: S608
+        duck.execute("create table learned (model_id bigint, tick bigint)")
+        written = 0
+        for model in models:
+            found = _rows(connection, way, duck, folder, model, bars) if rows else 0
+            _ticks(connection, way, duck, model, found, bars)
+            written += found
         duck.execute(VIEWS.read_text(encoding="utf-8"))
         for table in TABLES:
             target = quoted(folder / f"{table}.parquet")
@@ -184,6 +186,25 @@ def _rows(
         way.write_rows(duck, statement.as_string(connection), target, advance)
     duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
     return int(pq.read_metadata(target).num_rows)
+
+
+def _ticks(
+    connection: psycopg.Connection[Any],
+    way: Route,
+    duck: duckdb.DuckDBPyConnection,
+    model: dict[str, Any],
+    found: int,
+    bars: Bars,
+) -> None:
+    """Note the ticks of the rows the model knows: from its rows, if they are all there, else from the server."""
+    number, total = model["id"], model["learned_rows"]
+    if found == total:
+        source = f"(select {number}, tick from rows_{number})" if total else "(select 0, 0 where false)"  # noqa: S608
+        duck.execute(f"insert into learned from {source} order by 2")
+        return
+    text = sql.SQL(query("replay_ticks")).format(model=sql.Literal(number)).as_string(connection)
+    with bars(f"Exporting the order of {model['name']}", total) as advance, way.read(duck, text, advance) as stream:
+        duck.execute(f"insert into learned select * from {stream} order by tick")  # noqa: S608
 
 
 def _store(duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:

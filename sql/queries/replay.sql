@@ -53,7 +53,7 @@ select count(*) from mempair.ledger l where l.model_id = any (%(models)s)
 
 -- replay_ticks --
 -- The learned order without the keys.
-select l.model_id, l.tick from mempair.learned l where l.model_id = any ({models})
+select l.model_id, l.tick from mempair.learned l where l.model_id = {model}
 
 -- replay_rows --
 -- The rows that are still there of those the epoch has learned.

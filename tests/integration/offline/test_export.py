@@ -203,3 +203,10 @@ def test_a_role_that_may_not_export_is_told_who_may(shop: Any, tmp_path: Path, s
             connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
             connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
     assert not (tmp_path / "e").exists()
+
+
+def test_ticks_of_rows_that_left_the_table_are_still_known(shop: Any, tmp_path: Path) -> None:
+    shop.execute("delete from customers where id = 8")  # and no worker has run
+    for which, rows in (("with", True), ("without", False)):
+        model = shop.export(tmp_path / which, rows=rows)
+        assert pq.read_table(model.folder / "learned.parquet")["tick"].to_pylist() == list(range(1, 2_501))
