@@ -9,7 +9,7 @@ demo: $(VENV)/.base $(VENV)/.kernel
 	@$(BIN)/mempair demo
 
 test: lint $(VENV)/.kernel
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

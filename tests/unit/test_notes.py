@@ -123,7 +123,9 @@ def test_names_that_break_the_signature_line_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "name", "name+00000000+AAAA", f"other+{str(KEY.public).split('+', 1)[1]}", "n+zz+!!"]
+    "text",
+    ["", "name", "name+00000000+AAAA", f"other+{str(KEY.public).split('+', 1)[1]}", "n+zz+!!"],
+    ids=["empty", "a name", "no key", "another name", "no numbers"],
 )
 def test_texts_that_are_no_public_keys_are_refused(text: str) -> None:
     with pytest.raises(errors.InvalidKey):
