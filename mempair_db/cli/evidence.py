@@ -10,7 +10,7 @@ import typer
 from mempair_db import server
 from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, show, talk
-from mempair_db.evidence import behind, checkpoints, keys
+from mempair_db.evidence import checkpoints, keys
 from mempair_db.evidence.keys import PublicKey
 
 odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.")
@@ -99,6 +99,8 @@ def odometer_behind(
     as_json: AsJson = False,
 ) -> None:
     """Tell whether this database is an older copy, and which erasures must be done again; exit code 5 if there are."""
+    from mempair_db.evidence import behind  # noqa: PLC0415 - DuckDB takes a moment to import
+
     with connect(server.ensure(dsn)) as connection:
         missing = behind.erasures_to_redo(connection, file, receipt or [])
     if missing or as_json:
