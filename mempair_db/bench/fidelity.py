@@ -1,0 +1,163 @@
+"""`mempair bench fidelity`: how close a deletion comes to the true replay, and whether anybody could tell.
+
+For every candidate row: the stream is learned with it and the row deleted without noise; and the stream is learned with
+a tick in its place. Their distance is compared with what the noise is made for:
+
+    anchored    S = 2G/(λ(T + t0)), passive G/(λ(T + t0))      Theorem B: never more
+    paper       α_T·G/λ, the printed G/λ with the step size it forgot; nothing is promised that holds
+
+Empirical ε is the audit's test (`replay.distinguish`): a lower limit, at 95 %, of the ε that the two worlds show. It
+must stay below the claimed one. On the real sets it is tried on the row that came closest to the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mempair_db.bench import data, plots
+from mempair_db.bench.report import Result, goal, machine
+from mempair_db.pair import bounds, comparators, odometer
+from mempair_db.pair.calibration import Parameters, constants_for
+from mempair_db.pair.state import PAPER
+from mempair_db.replay import cliff
+from mempair_db.replay.distinguish import Empirical, Worlds, distinguish, printed_instance, tight_instance
+from mempair_db.replay.leave_one_out import SLACK
+from mempair_db.replay.stream import Stream
+
+LAM: Final = 0.01
+EPSILON: Final = 1.0
+DELTA: Final = 1e-6
+SETS: Final = {"mnist 3v8": 4_000, "adult": 20_000, "covtype": 30_000, "elec2": 30_000}
+MODES: Final = {
+    "anchored, symmetric": Parameters(lam=LAM, delta=DELTA),
+    "anchored, passive": Parameters(lam=LAM, delta=DELTA, unlearner="passive"),
+    "paper, per step": Parameters(lam=LAM, delta=DELTA, mode="paper", m=1),
+    "paper, mini-batch": Parameters(lam=LAM, delta=DELTA, mode="paper", m=1, pairs="minibatch"),
+}
+
+
+def run(*, folder: Path | None = None, quick: bool = False, candidates: int = 25, samples: int = 4_000) -> Result:
+    """Measure every set; `quick` only shows that it works."""
+    at = machine()
+    if quick:
+        candidates, samples = 5, 200
+    names = [name for name in data.names(folder) if folder is None or name in SETS]
+    distances: list[dict[str, Any]] = []
+    told: list[dict[str, Any]] = []
+    lines = []
+    for name in names[:1] if quick else names:
+        rows = data.load(name, folder).shuffled(0, SETS.get(name))
+        stream = data.encode(rows, MODES["anchored, symmetric"])
+        for mode, parameters in MODES.items():
+            s = _in_mode(stream, parameters)
+            ratios = _ratios(s, _candidates(s, candidates))
+            distances.append(
+                {"set": name, "rows": len(s), "d": s.epoch.d, "mode": mode, **_summary(list(ratios.values()))}
+            )
+            lines.append(plots.line(f"{name}, {mode}", list(range(1, len(ratios) + 1)), sorted(ratios.values())))
+            if mode in ("anchored, symmetric", "paper, mini-batch"):
+                worst = max(ratios, key=lambda row: ratios[row])
+                told.append(_told(distinguish(_worlds(f"{name}, {mode}", s, worst), delta=DELTA, samples=samples)))
+    known = [_told(distinguish(worlds(EPSILON, DELTA), delta=DELTA, samples=samples)) for worlds in _INSTANCES]
+    anchored = [row["largest ratio"] for row in distances if row["mode"].startswith("anchored")]
+    honest = [row["proven ε"] for row in (*told, *known) if "anchored" in row["worlds"] or "tight" in row["worlds"]]
+    return {
+        "bench": "fidelity",
+        "quick": quick,
+        "machine": at,
+        "tables": [
+            {"title": f"Distance to the true replay, in units of the bound, {candidates} rows each", "rows": distances},
+            {"title": f"Empirical ε, {samples:,} samples of each world, δ = {DELTA}", "rows": [*known, *told]},
+        ],
+        "goals": [
+            goal("anchored: distance within the bound", max(anchored), most=1.0 + SLACK),
+            goal(f"anchored: proven ε within ε = {EPSILON}", max(honest), most=EPSILON),
+        ],
+        "notes": [
+            f"λ = {LAM}. A proven ε of paper mode above its claim refutes it: its window gets no noise, so the worlds "
+            "can be told apart with certainty once the window remembers the row.",
+        ],
+        "plots": [
+            plots.plot("distance", "Deleted against never seen", "candidate", "distance/bound", lines, "y"),
+        ],
+    }
+
+
+_INSTANCES: Final = (tight_instance, printed_instance)
+
+
+def _in_mode(stream: Stream, parameters: Parameters) -> Stream:
+    epoch = replace(stream.epoch, constants=constants_for(parameters, LAM))
+    return replace(stream, parameters=parameters, epoch=epoch)
+
+
+def _candidates(s: Stream, count: int) -> list[int]:
+    """Return rows: first, last, those with the largest gradients at the end, and random ones."""
+    learned = cliff.learn(s, s.X, s.y)
+    steep = np.abs(comparators.derivative("logistic", s.X @ learned.theta, s.y)) * np.linalg.norm(s.X, axis=1)
+    share = max(1, count // 4)
+    random = np.random.default_rng(0).choice(len(s), count, replace=False).tolist()
+    chosen = [*range(share), *range(len(s) - share, len(s)), *np.argsort(-steep)[:share].tolist(), *random]
+    return list(dict.fromkeys(int(row) for row in chosen))[:count]
+
+
+def _ratios(s: Stream, rows: list[int]) -> dict[int, float]:
+    """Return, for each row, the distance of deleted from never seen in units of the bound."""
+    paper = s.epoch.constants.mode == PAPER
+    learned = cliff.learn(s, s.X, s.y)
+    found = {}
+    for row in rows:
+        one = np.array([row])
+        deleted = cliff.unlearn(s, learned, s.X[one], s.y[one], 0.0)
+        ideal = cliff.learn(s, s.X, s.y, without=one)
+        apart = deleted.theta - ideal.theta if paper else deleted.anchor - ideal.anchor
+        found[row] = float(np.linalg.norm(apart)) / _reach(s)
+    return found
+
+
+def _reach(s: Stream) -> float:
+    k = s.epoch.constants
+    if k.mode == PAPER:
+        return k.G / (k.lam * len(s))  # α_T = 1/T
+    return bounds.sensitivity(k.G, k.lam, len(s), k.t0, s.parameters.unlearner)
+
+
+def _summary(ratios: list[float]) -> dict[str, float]:
+    return {
+        "median ratio": float(np.median(ratios)),
+        "largest ratio": max(ratios),
+        "rows over the bound": sum(ratio > 1.0 + SLACK for ratio in ratios),
+    }
+
+
+def _worlds(name: str, s: Stream, row: int) -> Worlds:
+    """Return the two worlds of a row of a real set."""
+    k, one = s.epoch.constants, np.array([row])
+    units = odometer.to_units(odometer.rho_of(EPSILON, DELTA))
+    reach = k.G / k.lam if k.mode == PAPER else _reach(s)
+    return Worlds(
+        name,
+        k,
+        learned=cliff.learn(s, s.X, s.y),
+        ideal=cliff.learn(s, s.X, s.y, without=one),
+        x=s.X[row],
+        y=float(s.y[row]),
+        rho=units,
+        sigma=odometer.sigma(reach, units),
+    )
+
+
+def _told(found: Empirical) -> dict[str, Any]:
+    exact = found.exact_epsilon
+    return {
+        "worlds": found.name,
+        "claimed ε": found.claimed,
+        "proven ε": found.epsilon,
+        "exact ε": exact if math.isfinite(exact) else "not covered",
+        "holds": "yes" if found.holds else "refuted",
+    }
