@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,12 @@ bench_app = group("bench", "Measure: every figure is a ratio from one run.")
 
 
 Quick = Annotated[bool, typer.Option("--quick", help="Only show that it works.")]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder with real data; default: scikit-learn's own sets.", show_default=False),
+]
+Plots = Annotated[Path | None, typer.Option("--plots", help="Draw PNG and SVG into this folder.", show_default=False)]
+Seconds = Annotated[float, typer.Option("--seconds", help="How long the load lasts.")]
 
 
 @bench_app.command("core")
@@ -47,8 +54,63 @@ def bench_ledger(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None)
     _print(ledger.run(quick=quick, dsn=dsn), as_json)
 
 
-def _print(result: dict[str, Any], as_json: bool) -> None:
+@bench_app.command("regret")
+def bench_regret(quick: Quick = False, as_json: AsJson = False, data: Data = None, plots: Plots = None) -> None:
+    """Regret on streams: the Memory Pair against AdaGrad, SGD and the Online Newton Step."""
+    from mempair_db.bench import regret  # noqa: PLC0415
+
+    _print(regret.run(folder=data, quick=quick), as_json, plots)
+
+
+@bench_app.command("capacity")
+def bench_capacity(quick: Quick = False, as_json: AsJson = False, data: Data = None, plots: Plots = None) -> None:
+    """What m deletions cost, against an exact retrain and against the formulas."""
+    from mempair_db.bench import capacity  # noqa: PLC0415
+
+    _print(capacity.run(folder=data, quick=quick), as_json, plots)
+
+
+@bench_app.command("fidelity")
+def bench_fidelity(quick: Quick = False, as_json: AsJson = False, data: Data = None, plots: Plots = None) -> None:
+    """Distance to the true replay against the bound, and empirical epsilon."""
+    from mempair_db.bench import fidelity  # noqa: PLC0415
+
+    _print(fidelity.run(folder=data, quick=quick), as_json, plots)
+
+
+@bench_app.command("peers")
+def bench_peers(quick: Quick = False, as_json: AsJson = False, data: Data = None, plots: Plots = None) -> None:
+    """Certified removal, full retrain, shards and exact statistics beside the Memory Pair."""
+    from mempair_db.bench import peers  # noqa: PLC0415
+
+    _print(peers.run(folder=data, quick=quick), as_json, plots)
+
+
+@bench_app.command("scale")
+def bench_scale(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None, plots: Plots = None) -> None:
+    """How time and memory grow with events and features."""
+    from mempair_db.bench import scale  # noqa: PLC0415
+
+    _print(scale.run(quick=quick, dsn=dsn), as_json, plots)
+
+
+@bench_app.command("system")
+def bench_system(
+    quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None, plots: Plots = None, seconds: Seconds = 60.0
+) -> None:
+    """Several clients write, delete and predict for a while; then every invariant is checked."""
+    from mempair_db.bench import system  # noqa: PLC0415
+
+    _print(system.run(quick=quick, dsn=dsn, seconds=seconds), as_json, plots)
+
+
+def _print(result: dict[str, Any], as_json: bool, pictures: Path | None = None) -> None:
     from mempair_db.bench.report import render  # noqa: PLC0415
+
+    if pictures is not None:
+        from mempair_db.bench import plots  # noqa: PLC0415
+
+        plots.write(result, pictures)
 
     if as_json:
         print(json.dumps(result, indent=2))  # noqa: T201

@@ -1,0 +1,108 @@
+"""Every topic of `mempair bench` runs and has the shape it documents; how long things take is not tested."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mempair_db.bench import capacity, fidelity, peers, plots, regret, report, scale, system
+
+OFFLINE: dict[str, Callable[..., report.Result]] = {
+    "regret": regret.run,
+    "capacity": capacity.run,
+    "fidelity": fidelity.run,
+    "peers": peers.run,
+}
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, report.Result]:
+    return {name: run(quick=True) for name, run in OFFLINE.items()}
+
+
+def columns(result: report.Result, table: int = 0) -> set[str]:
+    return set(result["tables"][table]["rows"][0])
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_a_result_can_be_printed_written_and_drawn(
+    name: str, results: dict[str, report.Result], tmp_path: Path
+) -> None:
+    result = results[name]
+    assert (result["bench"], result["quick"]) == (name, True)
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    text = io.StringIO()
+    report.render(result, Console(file=text, width=250))
+    assert "quick" in text.getvalue()
+    files = plots.write(result, tmp_path / "pictures")
+    assert len(files) == 2 * len(result.get("plots", ()))
+    assert all(file.stat().st_size > 1_000 for file in files)
+
+
+def test_every_learner_is_compared_on_every_stream_with_the_same_comparator(results: dict[str, report.Result]) -> None:
+    *streams, grids = results["regret"]["tables"]
+    names = [learner.name for learner in regret.learners()]
+    assert {"AdaGrad", "SGD", "Online Newton Step", "paper, per step", "paper, mini-batch"} < set(names)
+    for table in streams:
+        assert [row["learner"] for row in table["rows"]] == names
+        assert "live bound" in table["title"]
+        for row in table["rows"]:
+            assert row["lowest"] <= row["regret"] <= row["highest"]
+    assert all("dynamic" in row for row in streams[-1]["rows"])  # the rotating stream
+    assert [row["learner"] for row in grids["rows"]] == names
+
+
+def test_the_live_bound_holds_for_the_learner_that_is_shipped(results: dict[str, report.Result]) -> None:
+    for table in results["regret"]["tables"][:-1]:
+        bound = float(table["title"].split("live bound ")[1].split(";")[0].replace(",", ""))
+        assert table["rows"][0]["regret"] <= bound + 0.1
+
+
+def test_every_promise_reading_and_unlearner_has_a_figure(results: dict[str, report.Result]) -> None:
+    result = results["capacity"]
+    assert {"symmetric, together", "symmetric, per record", "passive, together", "passive, per record"} < columns(
+        result
+    )
+    patterns = [row["pattern"] for row in result["tables"][1]["rows"]]
+    assert set(patterns) == {"random", "one class", "oldest", "newest", "highest loss"}
+    cliffs = result["tables"][-1]["rows"]
+    assert {row["set"] for row in cliffs} >= {"drifting", "rotating"}
+    assert {"cliff", "capacity", "regret_capacity", "paper_capacity"} < set(cliffs[0])
+    assert {row["ε"] for row in cliffs} == {1.0, 4.0, 8.0}
+
+
+def test_the_anchored_mode_stays_within_its_bound_and_its_epsilon(results: dict[str, report.Result]) -> None:
+    result = results["fidelity"]
+    assert [row["mode"] for row in result["tables"][0]["rows"]] == list(fidelity.MODES)
+    assert all(goal["met"] for goal in result["goals"])
+    told = {row["worlds"]: row["holds"] for row in result["tables"][1]["rows"]}
+    assert told["Algorithm 1 as printed"] == "refuted"
+
+
+def test_every_peer_has_every_figure(results: dict[str, report.Result]) -> None:
+    for row in results["peers"]["tables"][0]["rows"]:
+        assert 0.3 < row["accuracy"] <= 1.0
+        assert row["ms per deletion"] > 0
+        assert row["MB held"] > 0
+    methods = " ".join(row["method"] for row in results["peers"]["tables"][0]["rows"])
+    assert all(word in methods for word in ("Memory Pair", "certified", "full retrain", "shards", "exact statistics"))
+
+
+def test_scale_measures_kernel_and_pipeline(server_dsn: str) -> None:
+    result = scale.run(quick=True, dsn=server_dsn)
+    by_events, by_features, pipeline = (table["rows"] for table in result["tables"])
+    assert by_events[0]["bytes of state"] == by_events[-1]["bytes of state"]
+    assert by_features[1]["kB of state"] > by_features[0]["kB of state"]
+    assert all(row["µs per row, worker"] > 0 for row in pipeline)
+
+
+def test_a_loaded_system_ends_with_every_invariant_kept(server_dsn: str) -> None:
+    result: dict[str, Any] = system.run(quick=True, dsn=server_dsn)
+    assert [row["statement"] for row in result["tables"][0]["rows"]] == ["delete", "insert", "predict", "update"]
+    assert all(goal["met"] for goal in result["goals"])
