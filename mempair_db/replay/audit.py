@@ -102,10 +102,10 @@ def _unready(model: Offline) -> str:
 def _control(result: Audit, row: dict[str, Any], effort: Effort, bars: Bars) -> list[Claim]:
     """Show that the distinguishing test sees what is there: sharp where the theorem is, and not blind."""
     epsilon, delta = row["epsilon"], row["delta"]
-    tight = distinguish.distinguish(
+    tight = distinguish.confirmed(
         distinguish.tight_instance(epsilon, delta), delta=delta, samples=effort.samples, bars=bars
     )
-    printed = distinguish.distinguish(
+    printed = distinguish.confirmed(
         distinguish.printed_instance(epsilon, delta), delta=delta, samples=min(effort.samples, 2_000), bars=bars
     )
     result.figures["empirical"] = [asdict(tight), asdict(printed)]
@@ -183,7 +183,7 @@ def _row_test(model: Offline, found: leave_one_out.LeaveOneOut, effort: Effort, 
         rho=rho,
         sigma=odometer.sigma(found.sensitivity, rho),
     )
-    return distinguish.distinguish(worlds, delta=live.parameters.delta, samples=effort.samples, bars=bars)
+    return distinguish.confirmed(worlds, delta=live.parameters.delta, samples=effort.samples, bars=bars)
 
 
 def _indistinguishable(name: str, says: str, _m: Offline, result: Audit, _e: Effort, _b: Bars) -> Claim:

@@ -101,7 +101,7 @@ def compare(model: Offline, *, since: Offline | None = None, bars: Bars = silent
     clock = start.tally("clock") if start is not None else 0
     before = start.odometer.deletions if start is not None else 0
     replayed = ideal(model, start=start, bars=bars)
-    anchor_bound, theta_bound = distance_bounds(model, live, after=clock if start is not None else -1)
+    anchor_bound, theta_bound = distance_bounds(model, live, after=since.row["ledger_seq"] if since is not None else 0)
     return Comparison(
         model=model.name,
         epoch=int(model.row["epoch"]),
@@ -120,12 +120,12 @@ def compare(model: Offline, *, since: Offline | None = None, bars: Bars = silent
     )
 
 
-def distance_bounds(model: Offline, live: MemoryPair, *, after: int = -1) -> tuple[float, float]:
-    """Bound ‖a − ã‖ and ‖θ − θ̃‖ from the ledger's deletions at clocks beyond `after` (see the top of this file)."""
+def distance_bounds(model: Offline, live: MemoryPair, *, after: int = 0) -> tuple[float, float]:
+    """Bound ‖a − ã‖ and ‖θ − θ̃‖ from the deletions beyond entry `after` of the ledger (see the top of this file)."""
     if live.epoch is None:
         raise InvalidParameter("the model has no epoch.")
     k, unlearner = live.epoch.constants, live.parameters.unlearner
-    spent = [(clock, rho) for clock, rho in _deletions(model) if clock > after]
+    spent = _deletions(model, after)
     if not spent:
         return 0.0, 0.0
     scale = [(clock + k.t0) / (model.clock + k.t0) for clock, _ in spent]
@@ -250,11 +250,15 @@ def _texts(rows: Rows) -> list[Any]:
     return [rows.c[i] for i in np.flatnonzero(rows.there).tolist()]
 
 
-def _deletions(model: Offline) -> list[tuple[int, int]]:
-    """Return (clock, ρ) of the current epoch's deletions by noise."""
-    entries = zip(*(model.ledger[name].to_pylist() for name in ("kind", "epoch", "clock", "rho")), strict=True)
+def _deletions(model: Offline, after: int) -> list[tuple[int, int]]:
+    """Return (clock, ρ) of the current epoch's deletions by noise, beyond entry `after` of the ledger."""
+    entries = zip(*(model.ledger[name].to_pylist() for name in ("seq", "kind", "epoch", "clock", "rho")), strict=True)
     now = model.row["epoch"]
-    return [(clock, rho) for kind, epoch, clock, rho in entries if kind == "unlearned" and epoch == now and rho > 0]
+    return [
+        (clock, rho)
+        for seq, kind, epoch, clock, rho in entries
+        if seq > after and kind == "unlearned" and epoch == now and rho > 0
+    ]
 
 
 def _blank(pair: MemoryPair) -> MemoryPair:

@@ -18,15 +18,15 @@ def test_the_tight_instance_attains_theorem_b() -> None:
 
 
 def test_on_the_tight_instance_the_limit_comes_close_and_stays_below_the_claim() -> None:
-    found = distinguish.distinguish(distinguish.tight_instance(3.0, 1e-6), delta=1e-6, samples=8_000)
+    found = distinguish.confirmed(distinguish.tight_instance(3.0, 1e-6), delta=1e-6, samples=8_000)
     assert found.exact_epsilon == pytest.approx(found.claimed, rel=1e-6)
     assert found.holds
-    assert found.closeness > 0.75
+    assert found.closeness > 0.6
 
 
 def test_half_the_noise_is_caught() -> None:
     worlds = distinguish.tight_instance(3.0, 1e-6)
-    found = distinguish.distinguish(replace(worlds, sigma=worlds.sigma / 2), delta=1e-6, samples=8_000)
+    found = distinguish.confirmed(replace(worlds, sigma=worlds.sigma / 2), delta=1e-6, samples=8_000)
     assert not found.holds
 
 

@@ -64,6 +64,15 @@ def test_since_an_export_made_after_the_last_deletion_it_is_exact_again(shop: An
     assert (result.exact, result.since, result.deletions) == (True, 2_500, 0)
 
 
+def test_a_deletion_after_the_checkpoint_counts_even_at_the_same_clock(shop: Any, tmp_path: Path) -> None:
+    shop.delete(9)
+    checkpoint = shop.export(tmp_path / "then", rows=False)
+    shop.delete(10)
+    result = replay.compare(shop.export(tmp_path / "now"), since=checkpoint)
+    assert (result.deletions, result.exact, result.holds) == (1, False, True)
+    assert 0 < result.anchor_distance <= result.anchor_bound
+
+
 def test_another_epoch_is_no_checkpoint(shop: Any, tmp_path: Path) -> None:
     checkpoint = shop.export(tmp_path / "then", rows=False)
     CliRunner().invoke(app, ["retrain", "churn", "--dsn", shop.dsn])

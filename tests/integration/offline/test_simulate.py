@@ -96,7 +96,7 @@ def test_a_fixed_m_is_what_an_epoch_serves(table: Table) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_pattern_of_deletions_runs(table: Table, pattern: str) -> None:
     (found,) = simulate(table, scenarios(pattern=[pattern], lam=[0.1], gamma=[0.3]), draws=2)
-    assert 0.4 < found.fit <= 1.0
+    assert 0.2 < found.fit <= 1.0
     assert found.retrains > 0
 
 
