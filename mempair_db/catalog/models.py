@@ -44,6 +44,8 @@ class Model:
     pair: MemoryPair
     stored_epoch: Epoch | None  # what the database has already, so that it is written only when it changes
     stored_window: tuple[Window, Window]
+    checkpoint: bytes | None = None  # to be stored instead of the old one, if `new_checkpoint`
+    new_checkpoint: bool = False
 
     @property
     def queues(self) -> dict[str, sql.Identifier]:
@@ -107,11 +109,12 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
     model.version += 1
     common = {"model": model.id, "version": model.version, "epoch": model.epoch}
     ledger = {"ledger_seq": model.ledger_seq, "ledger_hash": model.ledger_hash}
+    saved = {"checkpoint": model.checkpoint, "new_checkpoint": model.new_checkpoint}
     if pair.epoch is None:
         connection.execute(query("blank_state"), common | ledger)
         connection.execute(query("blank_published"), common | {"needed": pair.samples_needed()})
     else:
-        connection.execute(query("save_state"), common | ledger | _pack(pair))
+        connection.execute(query("save_state"), common | ledger | _pack(pair) | saved)
         connection.execute(query("publish"), common | _published(pair))
     _save_window(connection, model)
     connection.execute(

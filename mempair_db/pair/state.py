@@ -104,6 +104,27 @@ def copy(state: State) -> State:
     return State(*(array.copy() for array in state))
 
 
+def to_checkpoint(state: State) -> bytes:
+    """Pack what a state is made of right after a deletion: θ is the anchor, and the window is empty."""
+    return state.anchor.astype("<f8").tobytes() + state.tally.tobytes()
+
+
+def from_checkpoint(data: bytes, tau: int) -> State:
+    """Unpack what `to_checkpoint` packed.
+
+    >>> state = empty(2, tau=1)
+    >>> state.anchor[:] = state.theta[:] = state.block_theta[:] = (1.0, -0.0)
+    >>> to_bytes(from_checkpoint(to_checkpoint(state), tau=1)) == to_bytes(state)
+    True
+    """
+    anchor = np.frombuffer(data[: -TALLY.itemsize], "<f8").astype(float)
+    state = empty(len(anchor), tau)
+    for array in (state.anchor, state.theta, state.block_theta):
+        array[:] = anchor
+    state.tally[:] = np.frombuffer(data[-TALLY.itemsize :], TALLY)
+    return state
+
+
 def to_bytes(state: State) -> bytes:
     """Pack the whole state, little-endian, in the order of the fields.
 

@@ -144,7 +144,8 @@ def _replay(name: str, says: str, model: Offline, result: Audit, _effort: Effort
         return Claim(
             name, says, verdict, "equal bit for bit" if found.exact else f"{found.theta_distance:.3g}", "equal"
         )
-    note = f"{found.deletions} deletions; ideal replay with empty ticks, bound of all together with their noise"
+    note = f"{found.deletions} deletions; ideal replay with empty ticks, bound of all together with their noise; "
+    note += "equal bit for bit since the last one" if found.exact_since_deletion else "NOT equal since the last one"
     return Claim(name, says, verdict, f"{found.anchor_distance:.4g}", f"{found.anchor_bound:.4g}", note)
 
 

@@ -57,7 +57,7 @@ _COLUMNS: Final = (
         "server_version",
     ),
     (pa.float64(), "epsilon delta gamma lambda kappa clip"),
-    (pa.binary(), "tally block ledger_hash"),
+    (pa.binary(), "tally block checkpoint ledger_hash"),
     (pa.bool_(), "ready"),
     (FLOATS, "anchor theta"),
     (TEXTS, "key_columns features numeric_features text_features"),

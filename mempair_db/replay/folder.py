@@ -24,7 +24,7 @@ from mempair_db.pair.calibration import Epoch
 from mempair_db.pair.encoding import Matrix, Texts
 from mempair_db.pair.model import MemoryPair
 from mempair_db.pair.odometer import Odometer
-from mempair_db.pair.state import Vector
+from mempair_db.pair.state import Vector, from_checkpoint
 from mempair_db.replay.export import FORMAT, export
 from mempair_db.replay.talk import Bars, silent
 
@@ -108,6 +108,16 @@ class Offline:
         spent = Odometer(row["cap"], row["spent"], row["deletions"], row["largest"])
         pair.restore(epoch, models.unpack(row, epoch.d, self._window()), spent)
         pair.ready = bool(row["ready"])
+        return pair
+
+    def after_last_deletion(self) -> MemoryPair | None:
+        """Return the model as it stood right after the epoch's last deletion by noise; None if there was none."""
+        if self.row["checkpoint"] is None:
+            return None
+        pair = self.live()
+        if pair.epoch is not None:
+            state = from_checkpoint(self.row["checkpoint"], pair.parameters.tau)
+            pair.restore(pair.epoch, state, pair.odometer)
         return pair
 
     def _window(self) -> Iterator[tuple[int, Vector, Vector]]:

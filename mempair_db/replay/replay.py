@@ -1,8 +1,10 @@
 """`mempair replay`: learn the surviving rows again, in tick order, and compare with the live model.
 
-Without deletions in the epoch the two must be equal bit for bit. After deletions at clocks T_i with sensitivities
-S_i = 2G/(λ(T_i + t0)) (passive: half) and noise σ_i the live anchor a is compared with the *ideal replay* ã, in which
-every deleted row's tick passes without data. By the contraction of Theorem A, c_i = (T_i + t0)/(T + t0),
+Without deletions in the epoch the two must be equal bit for bit, and so must a replay of what came after the last
+deletion, on top of the state that it left. From the start of the epoch, after deletions at clocks T_i with
+sensitivities S_i = 2G/(λ(T_i + t0)) (passive: half) and noise σ_i, the live anchor a is compared with the *ideal
+replay* ã, in which every deleted row's tick passes without data. By the contraction of Theorem A, with
+c_i = (T_i + t0)/(T + t0),
 
     ‖a − ã‖ ≤ Σ c_i·(S_i + ‖η_i‖)      ≤ Σ c_i·S_i + √d·Σ c_i·σ_i + √(2 ln(1/p)·Σ (c_i·σ_i)²)
 
@@ -53,6 +55,9 @@ class Comparison:
     since: int  # the tick the replay began after
     deletions: int  # by certified noise, within the replayed stretch
     exact: bool  # every bit of the carried state is equal
+    exact_since_deletion: (
+        bool | None
+    )  # the same, replayed from right after the last deletion; None: none, or too few rows
     anchor_distance: float
     anchor_bound: float
     theta_distance: float
@@ -68,9 +73,11 @@ class Comparison:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the claim is true: equality where nothing was deleted, the bound otherwise. None: not comparable."""
+        """Whether the claim is true: equality since the last deletion, the bound over those before. None: unknown."""
         if not self.comparable:
             return None
+        if self.exact_since_deletion is False:
+            return False
         if self.deletions == 0:
             return self.exact
         return self.anchor_distance <= self.anchor_bound and self.theta_distance <= self.theta_bound
@@ -101,6 +108,8 @@ def compare(model: Offline, *, since: Offline | None = None, bars: Bars = silent
     clock = start.tally("clock") if start is not None else 0
     before = start.odometer.deletions if start is not None else 0
     replayed = ideal(model, start=start, bars=bars)
+    checkpoint = model.after_last_deletion()
+    again = ideal(model, start=checkpoint, bars=bars) if checkpoint is not None else None
     anchor_bound, theta_bound = distance_bounds(model, live, after=since.row["ledger_seq"] if since is not None else 0)
     return Comparison(
         model=model.name,
@@ -110,6 +119,7 @@ def compare(model: Offline, *, since: Offline | None = None, bars: Bars = silent
         since=clock,
         deletions=live.odometer.deletions - before,
         exact=to_bytes(live.arrays) == to_bytes(replayed.arrays),
+        exact_since_deletion=to_bytes(live.arrays) == to_bytes(again.arrays) if again is not None else None,
         anchor_distance=float(np.linalg.norm(live.arrays.anchor - replayed.arrays.anchor)),
         anchor_bound=anchor_bound,
         theta_distance=float(np.linalg.norm(live.arrays.theta - replayed.arrays.theta)),

@@ -35,8 +35,9 @@ def comparison(result: Comparison) -> list[str]:
         )
     else:
         lines += [
-            f"{result.deletions} deletions by certified noise lie in between, so the two are not meant to be equal; "
-            "bit for bit equality since the last deletion needs an export made after it (--since).",
+            f"{result.deletions} deletions by certified noise lie in between, so the two are not meant to be equal.",
+            "Since the last deletion, on top of the state it left: "
+            + ("equal bit for bit." if result.exact_since_deletion else "they DIFFER."),
             f"Anchor: {result.anchor_distance:.4g} from the ideal replay; the proofs and the noise allow "
             f"{result.anchor_bound:.4g} (passed by chance once in {1 / CHANCE:,.0f} times).",
             f"Theta: {result.theta_distance:.4g}, allowed {result.theta_bound:.4g}.",

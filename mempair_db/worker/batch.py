@@ -19,7 +19,9 @@ from mempair_db.catalog.connect import refuse_shadows
 from mempair_db.catalog.models import Model
 from mempair_db.catalog.queries import query
 from mempair_db.pair.calibration import calibrate
+from mempair_db.pair.model import Applied
 from mempair_db.pair.odometer import UNITS
+from mempair_db.pair.state import to_checkpoint
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes, Plan, plan
 from mempair_db.worker.faults import point
@@ -111,6 +113,7 @@ def start_epoch(model: Model, rows: Changes, record: Record) -> None:
     epoch = calibrate(pair.parameters, rows.x, rows.c, rows.y, declared=declared, number=model.epoch)
     pair.start(epoch)
     model.status, model.reason = "learning", None
+    model.checkpoint, model.new_checkpoint = None, True
     detail = f"lambda={epoch.constants.lam:.6g} d={epoch.d} rho={epoch.cap / UNITS:.6g}"
     record.enter("calibrated", rows=epoch.calibration_rows, rho_cap=epoch.cap, detail=detail)
     record.note(f"epoch {model.epoch} calibrated on {epoch.calibration_rows} rows: {detail}")
@@ -165,7 +168,7 @@ def _step(model: Model, events: Changes, record: Record) -> None:
     """Run the kernel over the batch and enter what it did."""
     pair = model.pair
     was_ready, clock, spent = pair.ready, pair.tally("clock"), pair.odometer.spent
-    applied = pair.apply(events.op, events.x, events.y, events.c)
+    applied = _run(model, events)
     clocks = clock + np.cumsum(events.op == queue.INSERT)
     for i, rho in zip(np.flatnonzero(events.op == queue.DELETE).tolist(), applied.spent, strict=True):
         spent += rho
@@ -188,6 +191,18 @@ def _step(model: Model, events: Changes, record: Record) -> None:
         record.enter("gate_opened", rows=pair.tally("rows"))
         record.note(f"gate opened after {pair.tally('rows')} rows")
     model.status = "ready" if pair.ready else "learning"
+
+
+def _run(model: Model, events: Changes) -> Applied:
+    """Run the kernel, and keep the state right after the last deletion: what comes since can be replayed exactly."""
+    deleted = np.flatnonzero(events.op == queue.DELETE)
+    if not len(deleted):
+        return model.pair.apply(events.op, events.x, events.y, events.c)
+    before, after = events.take(slice(0, int(deleted[-1]) + 1)), events.take(slice(int(deleted[-1]) + 1, None))
+    applied = model.pair.apply(before.op, before.x, before.y, before.c)
+    model.checkpoint, model.new_checkpoint = to_checkpoint(model.pair.arrays), True
+    model.pair.apply(after.op, after.x, after.y, after.c)
+    return applied
 
 
 def _exhaust(model: Model, record: Record) -> None:

@@ -78,6 +78,7 @@ create table mempair.state (
     theta        float8[],
     tally        bytea,
     block        bytea,
+    checkpoint   bytea,
     cap          bigint check (cap >= 0),
     spent        bigint not null default 0 check (spent >= 0),
     deletions    bigint not null default 0,
@@ -92,7 +93,10 @@ alter table mempair.state
     alter column anchor set storage external,
     alter column theta set storage external,
     alter column tally set storage external,
-    alter column block set storage external;
+    alter column block set storage external,
+    alter column checkpoint set storage external;
+comment on column mempair.state.checkpoint is
+    'Anchor and tally right after the last deletion of the epoch: what came since can be replayed bit for bit.';
 
 create table mempair.curvature (
     model_id integer not null references mempair.model on delete cascade,

@@ -91,14 +91,15 @@ copy mempair.rejected (model_id, seq, row_key, op, reason) from stdin
 -- save_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = %(clock)s, rows_learned = %(rows)s, anchor = %(anchor)s,
-    theta = %(theta)s, tally = %(tally)s, block = %(block)s, cap = %(cap)s, spent = %(spent)s,
+    theta = %(theta)s, tally = %(tally)s, block = %(block)s,
+    checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
     deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s
 where model_id = %(model)s
 
 -- blank_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
-    block = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
+    block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
     ledger_hash = %(ledger_hash)s
 where model_id = %(model)s
 

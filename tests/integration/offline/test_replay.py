@@ -166,3 +166,16 @@ def test_export_warns_of_personal_data_on_stderr(shop: Any, tmp_path: Path) -> N
     assert json.loads(run.stdout)["rows"] == 2_500
     assert "Personal data" in run.stderr
     assert read(tmp_path / "e").has_rows
+
+
+def test_since_the_last_deletion_the_live_state_is_the_replay_bit_for_bit(shop: Any, tmp_path: Path) -> None:
+    shop.execute("delete from customers where id in (7, 8)")
+    shop.fill(4_001, 4_400)  # in the same batch as the deletions
+    shop.work()
+    shop.fill(4_401, 4_800)  # and in another
+    shop.work()
+    result = replay.compare(shop.export(tmp_path / "e"))
+    assert result.deletions == 2
+    assert not result.exact
+    assert result.exact_since_deletion is True
+    assert result.holds
