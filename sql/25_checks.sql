@@ -33,6 +33,18 @@ begin
     end if;
 end $$;
 
+-- What a model is made of must belong to the schema's owner, whose functions read and write it.
+create or replace function mempair.check_creator() returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    owner name := (select n.nspowner::regrole::text from pg_namespace n where n.nspname = 'mempair');
+begin
+    if current_user::regrole <> (select n.nspowner from pg_namespace n where n.nspname = 'mempair') then
+        raise exception 'models belong to %, who owns schema mempair, and you are %', owner, current_user
+            using errcode = 'MP003', hint = 'Become that role with "set role"; it must be allowed to create triggers on the table.';
+    end if;
+end $$;
+
 create or replace function mempair.check_source(source regclass) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare

@@ -51,6 +51,7 @@ begin
     model.loss := loss;
     model.subject := subject;
     model.keep_receipts := keep_receipts;
+    perform mempair.check_creator();
     perform mempair.check_parameters(model);
     perform mempair.check_source(source);
     model := mempair.check_columns(model, key);

@@ -438,3 +438,18 @@ def test_drop_model_leaves_nothing_and_the_name_is_free_again(connection: psycop
         assert one(connection, f"select count(*) from mempair.{table}") == 0
     create(connection, GOOD)
     assert len(one_model) > len(before)
+
+
+def test_only_the_owner_of_the_schema_creates_models(database: str, superuser: Callable[[str], str]) -> None:
+    with psycopg.connect(superuser(database), autocommit=True) as admin:
+        admin.execute("create table t (id integer primary key, x float8, y boolean)")
+        create = "select mempair.create_model('m', 't', target => 'y', features => array['x'])"
+        with pytest.raises(psycopg.errors.DatabaseError, match="owns schema mempair") as error:
+            admin.execute(create)
+        assert error.value.sqlstate == "MP003"
+        assert "set role" in str(error.value.diag.message_hint)
+        admin.execute("alter table t owner to mempair_owner")
+        admin.execute("set role mempair_owner")
+        admin.execute(create)
+        admin.execute("reset role")
+        assert admin.execute("select pending_changes from mempair.model_status").fetchone() == (0,)
