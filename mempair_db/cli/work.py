@@ -51,11 +51,11 @@ def status(
     """Show every model: where it stands, what waits, what is spent."""
     address = server.ensure(dsn)
     if not watch:
-        show(rows(address, "status"), as_json)
+        show(rows(address, "status" if as_json else "status_short"), as_json)
         return
     with Live(console=out, screen=False, auto_refresh=False) as live:
         while True:
-            live.update(table(rows(address, "status")), refresh=True)
+            live.update(table(rows(address, "status_short")), refresh=True)
             time.sleep(1.0)
 
 

@@ -31,6 +31,15 @@ from mempair.model m order by m.name
 -- cli_status --
 select s.* from mempair.model_status s order by s.model
 
+-- cli_status_short --
+-- What fits a terminal.
+select s.model, s.status, s.epoch, s.rows_learned as learned,
+       case when s.status in ('calibrating', 'learning') then coalesce(s.needed::text, '') else 'open' end as gate,
+       s.pending_changes as waiting, s.pending_deletions as deletions,
+       coalesce(date_trunc('second', clock_timestamp() - s.oldest_pending_deletion)::text, '') as oldest,
+       coalesce(round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%', '') as budget, coalesce(s.reason, '') as reason
+from mempair.model_status s order by s.model
+
 -- cli_odometer --
 select l.* from (
     select o.seq, date_trunc('second', o.at) as at, o.kind, o.epoch, o.clock, o.rows, o.rho, o.rho_spent, o.rho_cap, o.detail
