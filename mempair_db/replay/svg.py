@@ -161,7 +161,7 @@ def _tick_x(at: float, text: str) -> str:
 def _mark(series: Series, x: Axis, y: Axis) -> str:
     points = [(x.at(a), y.at(b)) for a, b in zip(series.xs, series.ys, strict=True) if math.isfinite(b)]
     tone = f"t{series.tone}"
-    if series.style == "dots":
+    if series.style == "dots" or len(points) == 1:  # a line through one point would be invisible
         return "".join(f'<circle class="{tone}" cx="{a:.1f}" cy="{b:.1f}" r="3.5"/>' for a, b in points)
     if series.style == "step":
         stairs = [points[0]] if points else []

@@ -57,3 +57,9 @@ def test_ticks_cover_the_range_and_are_few(low: float, high: float) -> None:
 
 def test_short_numbers_are_short() -> None:
     assert all(len(short(v)) <= 9 for v in (0.0, 1.23456789, 123456.0, 1e-7, 9.87e12, -0.001234567))
+
+
+def test_a_line_through_one_point_is_drawn_as_a_dot() -> None:
+    drawn = draw(Plot("one", "one point", "x", "y", [Series("a", [1.0], [2.0])]))
+    assert "<circle" in drawn
+    assert "<polyline" not in drawn
