@@ -100,7 +100,10 @@ def learners() -> list[Learner]:
         ),
         Learner(
             "Online Newton Step",
-            {f"rate {r:g}": _baseline(baselines.OnlineNewtonStep, rate=r, epsilon=1.0) for r in (1.0, 3.0, 10.0, 30.0)},
+            {
+                f"rate {r:g}": _baseline(baselines.OnlineNewtonStep, rate=r, epsilon=1.0)
+                for r in (0.3, 1.0, 3.0, 10.0, 30.0)
+            },
         ),
     ]
 
