@@ -213,6 +213,7 @@ def _exhaust(model: Model, record: Record) -> None:
     else:
         model.reason = f"the deletion budget is spent after {budget.deletions} deletions"
     model.status = "exhausted"
+    model.pair.ready = model.on_exhausted == "retrain"  # a model that halts predicts no more, until it is retrained
     record.enter("exhausted", rho_cap=budget.cap, detail=model.reason)
     record.note(f"exhausted: {model.reason}")
 

@@ -134,7 +134,7 @@ class Worker:
         elif turn.status == "exhausted":
             return Outcome()
         if turn.status in ("exhausted", "retraining"):
-            outcome = retrain(connection, turn.id, turn.reason or "requested")
+            outcome = retrain(connection, turn.id, turn.reason or "requested", self._stop.is_set)
         else:
             outcome = batch.apply_batch(connection, turn.id)
         if outcome.unlearned or outcome.cancelled or outcome.notes:

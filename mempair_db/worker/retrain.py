@@ -7,11 +7,12 @@ pending deletions among them are served by the rows not being there. Whatever co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 import psycopg
+from psycopg import Rollback
 
 from mempair_db.catalog import arrays, models
 from mempair_db.catalog.models import Model
@@ -25,8 +26,10 @@ from mempair_db.worker.record import Outcome, Record
 CHUNK: Final = 50_000
 
 
-def retrain(connection: psycopg.Connection[Any], model_id: int, why: str) -> Outcome:
-    """Retrain a model now. Killed half-way, it leaves the old epoch as it was."""
+def retrain(
+    connection: psycopg.Connection[Any], model_id: int, why: str, give_up: Callable[[], bool] = lambda: False
+) -> Outcome:
+    """Retrain a model now. Killed half-way, or told to give up, it leaves the old epoch as it was."""
     with connection.transaction():
         model = models.lease(connection, model_id)
         if model is None:
@@ -38,7 +41,9 @@ def retrain(connection: psycopg.Connection[Any], model_id: int, why: str) -> Out
         for key, requested, subject in pending:
             record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
         point("retrain began")
-        rows = _replay(connection, model, record)
+        rows = _replay(connection, model, record, give_up)
+        if rows is None:
+            raise Rollback
         point("replayed")
         for half in ("a", "b"):
             connection.execute(model.statement(f"empty_{half}"))
@@ -54,12 +59,19 @@ def retrain(connection: psycopg.Connection[Any], model_id: int, why: str) -> Out
         record.outcome.learned = rows
         record.note(f"retrained on {rows} rows: {why}")
         record.write(connection)
+    if not record.outcome.retrained:
+        return Outcome()
     point("committed")
     return record.outcome
 
 
-def _replay(connection: psycopg.Connection[Any], model: Model, record: Record) -> int:
-    """Learn every surviving row again; return how many. Too few to calibrate: the new epoch begins in the queue."""
+def _replay(
+    connection: psycopg.Connection[Any], model: Model, record: Record, give_up: Callable[[], bool]
+) -> int | None:
+    """Learn every surviving row again; return how many, None if told to give up.
+
+    Too few to calibrate: the new epoch begins in the queue.
+    """
     pair, rows = model.pair, 0
     pair.reset()
     with connection.cursor(name="mempair_replay", binary=True) as cursor:
@@ -75,6 +87,8 @@ def _replay(connection: psycopg.Connection[Any], model: Model, record: Record) -
             pair.apply(chunk.op, chunk.x, chunk.y, chunk.c)
             rows += len(chunk)
             point("chunk replayed")
+            if give_up():
+                return None
     if pair.epoch is None:
         model.epoch += 1
         model.status, model.reason = "calibrating", None

@@ -196,3 +196,31 @@ def test_health_names_what_is_wrong(mempair: Run, customers: str) -> None:
         code, _, err = mempair("health", "--dsn", customers)
         assert code == 1
         assert "has failed: because" in err
+
+
+def test_reconcile_and_backfill_from_the_command_line(mempair: Run, customers: str) -> None:
+    create(mempair, customers)
+    mempair("worker", "--once", "--dsn", customers)
+    code, out, err = mempair("reconcile", "churn", "--dsn", customers)
+    assert (code, out) == (0, "")
+    assert "exactly what its table holds" in err
+    with psycopg.connect(customers, autocommit=True) as connection:
+        connection.execute("alter table customers disable trigger user")
+        connection.execute("insert into customers values (9001, 30, 'pro', true)")
+    code, out, _ = mempair("reconcile", "churn", "--json", "--dsn", customers)
+    assert code == 5
+    assert {finding["rows"] for finding in json.loads(out)} == {1, 3}
+    assert "1 rows enqueued" in mempair("backfill", "churn", "--chunk", "5", "--dsn", customers)[2]
+    assert mempair("reconcile", "churn", "--repair", "--dsn", customers)[0] == 0
+    mempair("worker", "--once", "--dsn", customers)
+    assert mempair("reconcile", "churn", "--dsn", customers)[0] == 0
+    assert mempair("purge", "--full", "--dsn", customers)[0] == 0
+
+
+def test_behind_names_the_erasures_that_an_older_copy_misses(mempair: Run, customers: str, tmp_path: Path) -> None:
+    create(mempair, customers)
+    mempair("worker", "--once", "--dsn", customers)
+    assert mempair("export", "--out", str(tmp_path / "export"), "--dsn", customers)[0] == 0
+    code, _, err = mempair("odometer", "behind", str(tmp_path / "export" / "ledger.parquet"), "--dsn", customers)
+    assert code == 0
+    assert "No erasure is missing" in err

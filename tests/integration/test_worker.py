@@ -265,11 +265,31 @@ def test_a_model_that_halts_keeps_its_deletions_waiting_until_it_is_retrained(sh
     shop.sql.execute("delete from shop where id <= 40")
     shop.work()
     assert shop.one("select status from mempair.model") == "exhausted"
+    with pytest.raises(psycopg.errors.Error, match="has halted") as error:
+        shop.one("select mempair_predict('churn', s) from shop s where id = 100")
+    assert error.value.sqlstate == "MP103"
+    assert shop.one("select mempair_try_predict('churn', s) from shop s where id = 100") is None
     assert shop.one("select pending_deletions from mempair.model_status") > 0
     with connect(shop.dsn, autocommit=True) as connection:
         batch.prepare(connection)
         assert retrain(connection, 1, "requested").retrained
     assert shop.one("select status from mempair.model") in ("ready", "learning")
+    assert shop.learned() == shop.rows()
+
+
+def test_a_retrain_that_is_told_to_stop_leaves_the_old_epoch_and_the_request(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    before = shop.pair().arrays
+    shop.sql.execute("select mempair.retrain('churn')")
+    shop.sql.execute("delete from shop where id = 7")
+    with connect(shop.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        assert not retrain(connection, 1, "requested", give_up=lambda: True).worked
+    assert same(shop.pair().arrays, before)
+    assert shop.one("select status from mempair.model") == "retraining"
+    shop.work()
+    assert shop.one("select epoch from mempair.model") == 2
     assert shop.learned() == shop.rows()
 
 
