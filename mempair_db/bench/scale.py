@@ -2,7 +2,7 @@
 
 kernel, events     inserts of d = 10 numbers into one state; time per event must not depend on how many came before
 kernel, features   inserts and deletes with a full window of τ = 10 pairs, d from 10 to 10,000
-pipeline           rows COPYed into a captured table, then the worker; then one deletion, and one exact retrain
+pipeline           rows COPYed into a captured table, then the worker; then deletions one by one, and one exact retrain
 """
 
 from __future__ import annotations
@@ -33,7 +33,17 @@ LAM: Final = 0.01
 TAU: Final = 10
 EVENTS: Final = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 FEATURES: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000)
-PIPELINE: Final = ((10, 1_000), (10, 10_000), (10, 100_000), (10, 400_000), (100, 10_000), (100, 50_000), (500, 10_000))
+PIPELINE: Final = (
+    (10, 1_000),
+    (10, 10_000),
+    (10, 100_000),
+    (10, 1_000_000),
+    (100, 10_000),
+    (100, 50_000),
+    (500, 10_000),
+)
+REPEATS: Final = 3
+DELETIONS: Final = 15
 MICRO: Final = 1e6
 CHUNK: Final = 100_000
 
@@ -45,7 +55,9 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
     by_features = [_features(d, quick) for d in (FEATURES[:2] if quick else FEATURES)]
     with database(dsn) as scratch, psycopg.connect(scratch, autocommit=True) as connection:
         sizes = ((10, 800), (10, 1_500)) if quick else PIPELINE
-        pipeline = [_pipeline(connection, scratch, d, n) for d, n in sizes]
+        pipeline = [
+            _median([_pipeline(connection, scratch, d, n) for _ in range(1 if quick else REPEATS)]) for d, n in sizes
+        ]
     return {
         "bench": "scale",
         "quick": quick,
@@ -53,7 +65,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
         "tables": [
             {"title": "Kernel, d = 10: microseconds per insert after so many events", "rows": by_events},
             {"title": f"Kernel, window of {TAU} pairs full: microseconds per event", "rows": by_features},
-            {"title": "Pipeline: from COPY to the published model", "rows": pipeline},
+            {"title": f"Pipeline: from COPY to the published model, medians of {REPEATS}", "rows": pipeline},
         ],
         "goals": [
             goal(
@@ -70,6 +82,8 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
         "notes": [
             f"Up to d = {DENSE} the inverse Hessian is kept as a matrix, d² a step; beyond, a step is two loops over "
             "the window, which is linear in d until the window no longer fits the processor's caches.",
+            "The pipeline's first rows pay for calibration and the first batch. Its peak is that of the whole process, "
+            "so it never falls from one line to the next.",
         ],
         "plots": [_picture("features", "d", by_features), _picture("events", "events", by_events)],
     }
@@ -132,7 +146,7 @@ def _pipeline(connection: psycopg.Connection[Any], dsn: str, d: int, n: int) -> 
     deleted = []
     with connect(dsn, autocommit=True) as worker:
         batch.prepare(worker)
-        for key in range(1, 6):
+        for key in range(1, DELETIONS + 1):
             connection.execute(table.format("delete from {} where id = %s"), [key])
             deleted.append(_seconds(lambda: batch.apply_batch(worker, number[0])))
         again = _seconds(lambda: retrain(worker, number[0], "bench"))
@@ -144,8 +158,13 @@ def _pipeline(connection: psycopg.Connection[Any], dsn: str, d: int, n: int) -> 
         "µs per row, worker": apply / n * MICRO,
         "ms per deletion, worker": statistics.median(deleted) * 1e3,
         "µs per row, retrain": again / n * MICRO,
-        "peak MB of worker": _peak(),
+        "peak MB of process": _peak(),
     }
+
+
+def _median(repeats: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the median of every column."""
+    return {column: statistics.median(one[column] for one in repeats) for column in repeats[0]}
 
 
 def _unit(n: int, d: int) -> tuple[Any, Any]:
