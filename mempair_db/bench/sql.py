@@ -69,7 +69,7 @@ def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> lis
     """Time each statement on both tables; the captured one's queue is emptied now and then, as a worker would."""
     captured, bare = Table(connection, "captured", d), Table(connection, "bare", d, model=False)
     copied, few = (500, 100) if quick else (100_000, 1_000)
-    repeats = 2 if quick else 7
+    repeats = 2 if quick else 5
     found = []
     for statement, rows in (
         ("INSERT", 1),
@@ -79,7 +79,7 @@ def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> lis
         ("DELETE", few),
         ("COPY", copied),
     ):
-        calls = (5 if quick else 300) if rows == 1 else (2 if quick else 10) if rows == few else 1
+        calls = (5 if quick else 60) if rows == 1 else (2 if quick else 4) if rows == few else 1
         seconds = side_by_side(
             {
                 name: timed_statement(table, statement, rows, calls)
