@@ -81,7 +81,8 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
         ],
         "notes": [
             f"Up to d = {DENSE} the inverse Hessian is kept as a matrix, d² a step; beyond, a step is two loops over "
-            "the window, which is linear in d until the window no longer fits the processor's caches.",
+            "the window, linear in d. From some thousand features on, a number costs more; memory that no longer fits "
+            "the nearest cache is the likely reason, which this run does not separate.",
             "The pipeline's first rows pay for calibration and the first batch. Its peak is that of the whole process, "
             "so it never falls from one line to the next.",
         ],
