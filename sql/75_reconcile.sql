@@ -35,7 +35,8 @@ end $$;
 -- With repair: missed inserts are enqueued, triggers put right, and a missed deletion begins an exact retrain.
 create or replace function mempair.reconcile(model_name text, repair boolean default false)
 returns table (finding text, rows bigint, remedy text)
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set enable_nestloop = off as $$  -- nobody analyses a queue: the planner would take it for nearly empty
 declare
     model mempair.model := mempair.find_model(model_name);
     missed_inserts bigint;

@@ -35,6 +35,7 @@ def retrain(
         if model is None:
             return Outcome()
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
+        connection.execute(query("join_by_hashing"))
         record = Record(model)
         before = model.pair.odometer.deletions if model.pair.epoch else 0
         pending = connection.execute(model.statement("pending_deletions"), {"model": model.id}).fetchall()

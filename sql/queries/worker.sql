@@ -133,6 +133,10 @@ on conflict (model_id, slot) do update set v = excluded.v, r = excluded.r
 -- cut_window --
 delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 
+-- join_by_hashing --
+-- Nobody analyses a queue: the planner takes it for nearly empty, and a nested loop over many events never ends.
+set local enable_nestloop = off
+
 -- source_rows --
 -- Every labelled row of the source, in the order in which the rows were learned, new ones last.
 select t.row_key, t.x, t.c, t.y

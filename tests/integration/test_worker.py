@@ -12,9 +12,10 @@ import pytest
 
 from mempair_db.catalog import models
 from mempair_db.catalog.connect import connect
+from mempair_db.catalog.queries import query
 from mempair_db.pair.model import MemoryPair
 from mempair_db.pair.state import State
-from mempair_db.worker import batch, changes
+from mempair_db.worker import batch, changes, faults
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.record import Outcome
@@ -406,3 +407,26 @@ def test_a_numeric_target_is_learned_as_a_regression(database: str) -> None:
         ).fetchone()
         assert worst is not None
         assert worst[0] < 500
+
+
+def test_a_retrain_that_serves_many_deletions_joins_by_hashing_whatever_the_planner_believes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.sql.execute("delete from shop where id > 500")
+    plans = []
+
+    def explain(name: str) -> None:
+        if name == "retrain began":
+            with connect(shop.dsn) as other:
+                other.execute(query("join_by_hashing"))
+                plan = other.execute(
+                    "explain select from mempair.change_1_a q join mempair.learned l on l.row_key = q.row_key"
+                )
+                plans.append("\n".join(line for (line,) in plan))
+
+    monkeypatch.setattr(faults, "hook", explain)
+    shop.work()
+    assert "Hash Join" in plans[0] or "Merge Join" in plans[0]
+    assert shop.learned() == shop.rows()
