@@ -30,6 +30,16 @@ def bench_core(quick: Quick = False, as_json: AsJson = False) -> None:
     _print(core.run(quick=quick), as_json)
 
 
+@bench_app.command("picture")
+def bench_picture(
+    out_file: Annotated[Path, typer.Option("--out", help="The SVG to write.")] = Path("replay-distance.svg"),
+) -> None:
+    """Draw the distance to the true replay against what is promised."""
+    from mempair_db.bench import picture  # noqa: PLC0415
+
+    picture.draw(out_file)
+
+
 @bench_app.command("sql")
 def bench_sql(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """What capture costs a writer, and predictions a reader."""
