@@ -192,11 +192,14 @@ def _predict(connection: psycopg.Connection[Any], dsn: str, d: int, *, quick: bo
         ),
         "numpy": pull,
         "numpy raw": pull_raw,
-        "predict_all": whole(sql.SQL("select sum(prediction) from mempair.predict_all({})").format(table.model)),
+        "predict_all": whole(
+            sql.SQL("select count(row_key), sum(prediction) from mempair.predict_all({})").format(table.model)
+        ),
         "literal": whole(
-            sql.SQL("select sum(1 / (1 + exp(-({} + {})))) from (select id::text, * from {}) t").format(
-                intercept, literal, table.name
-            )
+            sql.SQL(
+                "select count(q.k), sum(q.p)"
+                " from (select id::text as k, 1 / (1 + exp(-({} + {}))) as p from {} offset 0) as q"
+            ).format(intercept, literal, table.name)
         ),
     }
     seconds = side_by_side({name: timed(rows, work) for name, work in contestants.items()}, 1 if quick else 5)

@@ -32,6 +32,7 @@ LONGEST_BACKOFF: Final = 30.0
 HEARTBEAT: Final = 10.0
 EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
+MANY: Final = 1_000  # applied rows whose dead versions would slow every later look at the queue: purge them too
 
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
 PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled)
@@ -137,7 +138,7 @@ class Worker:
             outcome = retrain(connection, turn.id, turn.reason or "requested", self._stop.is_set)
         else:
             outcome = batch.apply_batch(connection, turn.id)
-        if outcome.unlearned or outcome.cancelled or outcome.notes:
+        if outcome.unlearned or outcome.cancelled or outcome.notes or outcome.learned >= MANY:
             self._unpurged.add(turn.id)
         elif not outcome.worked and turn.id in self._unpurged and purge(connection, turn.id):
             self._unpurged.discard(turn.id)

@@ -430,3 +430,11 @@ def test_a_retrain_that_serves_many_deletions_joins_by_hashing_whatever_the_plan
     shop.work()
     assert "Hash Join" in plans[0] or "Merge Join" in plans[0]
     assert shop.learned() == shop.rows()
+
+
+def test_after_many_inserts_the_queue_tables_are_emptied_too_so_that_later_batches_stay_fast(shop: Shop) -> None:
+    shop.fill(1, 3000)
+    shop.work()
+    shop.fill(3001, 6000)  # an ordinary batch, nothing to report
+    shop.work()
+    assert shop.one("select pg_relation_size('mempair.change_1_a') + pg_relation_size('mempair.change_1_b')") == 0
