@@ -73,11 +73,15 @@ def built(server_dsn: str, template_database: str) -> Iterator[tuple[str, Checkp
     name = f"test_{secrets.token_hex(8)}"
     with psycopg.connect(server_dsn, autocommit=True) as connection:
         connection.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template_database))
+            sql.SQL("create database {} template {} owner mempair_owner").format(
+                sql.Identifier(name), sql.Identifier(template_database)
+            )
         )
     dsn = make_conninfo(server_dsn, dbname=name)
     with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set role mempair_owner")
         connection.execute(SHOP)
+        connection.execute("reset role")
         Worker(dsn).run_once()
         connection.execute("delete from shop where id <= 3")
         Worker(dsn).run_once()
