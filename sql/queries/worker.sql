@@ -24,10 +24,6 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where s.model_id = %(model)s
 for update of s skip locked
 
--- pending --
--- Whether anything waits in either queue table.
-select exists (select from {a}) or exists (select from {b})
-
 -- read_changes --
 -- Both tables, in the order of capture. Never a remembered position: a late commit may have a smaller number.
 select q.seq, q.op, q.row_key, q.x, q.c, q.y, q.captured_at, q.subject

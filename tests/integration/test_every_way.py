@@ -384,3 +384,36 @@ def test_a_long_queue_is_counted_cheaply_and_roughly(table: Desk) -> None:
         )
     )
     assert "Index" in plan
+
+
+def test_sixteen_clients_on_the_same_rows_some_of_them_slow_to_commit(table: Desk) -> None:
+    stop = threading.Event()
+
+    def write(client: int) -> None:
+        with psycopg.connect(table.dsn) as connection:
+            for i in range(20):
+                key = 1001 + (client * 7 + i * 3) % 25  # the clients share the keys
+                if (client + i) % 3:
+                    connection.execute(
+                        f"insert into t values ({key}, {i}, true) on conflict (id) do update set x = {i}"
+                    )
+                else:
+                    connection.execute(f"delete from t where id = {key}")
+                if client % 4 == 0:  # its numbers are taken now and committed late
+                    connection.execute("select pg_sleep(0.02)")
+                connection.commit()
+
+    def learn() -> None:
+        while not stop.is_set():
+            Worker(table.dsn).run_once()
+
+    worker = threading.Thread(target=learn)
+    clients = [threading.Thread(target=write, args=(client,)) for client in range(16)]
+    worker.start()
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    stop.set()
+    worker.join()
+    table.check()
