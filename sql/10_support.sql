@@ -1,5 +1,12 @@
 -- Small helpers that the other files share.
 
+-- Where mempair.learned_keys keeps a key: one of 1024 buckets, so that one look-up reads a 1024th of the keys.
+create or replace function mempair.bucket(row_key text) returns integer
+language sql immutable strict parallel safe
+begin atomic
+    select hashtext(row_key) & 1023;
+end;
+
 -- The most similar of some names, for a hint: the one that shares most pairs of letters. NULL if none is alike.
 create or replace function mempair.nearest(wanted text, available text[]) returns text
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$

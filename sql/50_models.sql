@@ -123,7 +123,7 @@ begin
         execute format('drop trigger %I on %s', object.tgname, object.relation);
     end loop;
     delete from mempair.model m where m.id = model.id;  -- queue, state, curvature and published go with it
-    delete from mempair.learned l where l.model_id = model.id;
+    delete from mempair.learned_keys l where l.model_id = model.id;
     delete from mempair.rejected r where r.model_id = model.id;
     delete from mempair.receipt r where r.model_id = model.id;
     if keep_ledger then

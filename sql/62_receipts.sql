@@ -132,7 +132,9 @@ begin
         'key', receipt.key,
         'key_is', coalesce(model.subject, array_to_string(model.key_columns, ', ')),
         'issued', mempair.utc(clock_timestamp()),
-        'present_again', (select count(*) from mempair.learned n where n.model_id = model.id and n.row_key = any (array_agg(r.row_key))),
+        'present_again', (select count(*) from mempair.learned n
+                          where n.model_id = model.id and n.row_key = any (array_agg(r.row_key))
+                            and n.bucket = any (array_agg(mempair.bucket(r.row_key)))),
         'deletions', jsonb_agg(mempair.receipt_deletion(r, model.keep_receipts) order by r.ledger_seq),
         'assumes', mempair.receipt_assumptions(bool_or(r.kind = 'unlearned')),
         'removed', jsonb_build_array(

@@ -30,7 +30,7 @@ begin
 end $$;
 
 -- What the model has learned against what its table holds, in one snapshot: a row must be learned, or wait for it, or
--- have been refused; a learned row must be there, or wait to be forgotten. An UPDATE that escaped capture leaves no
+-- have been refused; a learned row must be there, once, or wait to be forgotten. An UPDATE that escaped capture leaves no
 -- trace that could be compared: if triggers were disabled for long, retrain.
 -- With repair: missed inserts are enqueued, triggers put right, and a missed deletion begins an exact retrain.
 create or replace function mempair.reconcile(model_name text, repair boolean default false)
@@ -41,6 +41,7 @@ declare
     model mempair.model := mempair.find_model(model_name);
     missed_inserts bigint;
     missed_deletions bigint;
+    learned_twice bigint;
     triggers bigint;
     enqueue text;
 begin
@@ -69,8 +70,9 @@ begin
                (select count(*) from learned l
                 where not exists (select from source s where s.row_key = l.row_key)
                   and not exists (select from waiting w where w.op = 2 and w.row_key = l.row_key)
-                  and not exists (select from waiting w where w.op = 3))', model.id)
-        into missed_inserts, missed_deletions;
+                  and not exists (select from waiting w where w.op = 3)),
+               (select count(*) from (select from learned l group by l.row_key having count(*) > 1) as twice)', model.id)
+        into missed_inserts, missed_deletions, learned_twice;
     select count(*) into triggers from mempair.wrong_triggers(model.id, model.source);
 
     if repair and missed_inserts > 0 then
@@ -93,28 +95,33 @@ begin
         perform mempair.append_config(model.id, format('reconciled by %s: %s inserts enqueued, %s triggers put right',
                                                        session_user, missed_inserts, triggers));
     end if;
-    if repair and missed_deletions > 0 then
-        perform mempair.retrain(model.name, format('%s deletions escaped capture', missed_deletions));
+    if repair and missed_deletions + learned_twice > 0 then
+        perform mempair.retrain(model.name, format('%s deletions escaped capture', missed_deletions + learned_twice));
     end if;
     return query
         select f.finding, f.rows, f.remedy
         from (values
             ('rows that were never captured', missed_inserts, 'enqueued'),
             ('deletions that were never captured', missed_deletions, 'served by an exact retrain'),
+            ('rows that were learned twice: their deletion between was never captured', learned_twice, 'served by an exact retrain'),
             ('triggers missing or disabled', triggers, 'put right')
         ) as f(finding, rows, remedy)
         where f.rows > 0;
 end $$;
 
--- Enqueue the rows in some blocks of a table (not of its partitions), except those that are learned already. FOR SHARE
--- waits for writers of these rows: a deletion that is under way either wins, and the row is not there, or is captured
--- after this insert. So nothing is lost or doubled while others write.
+-- Enqueue the rows in some blocks of a table (not of its partitions), except those that are learned or wait for it. FOR
+-- SHARE waits for writers of these rows: a deletion that is under way either wins, and the row is not there, or is
+-- captured after this insert. Whatever was captured before is in the snapshot of the second statement. So nothing is
+-- lost or doubled while others write.
 create or replace function mempair.backfill_blocks(model_name text, relation regclass, first_block bigint, blocks bigint)
 returns bigint
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set enable_nestloop = off as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     half text;
+    blocks_in_question text := format('mempair_row.ctid >= %L::tid and mempair_row.ctid < %L::tid',
+                                      format('(%s,0)', first_block), format('(%s,0)', first_block + blocks));
     enqueued bigint;
 begin
     if relation not in (select p.relation from mempair.partitions(model.source) p) then
@@ -122,6 +129,7 @@ begin
             using errcode = 'MP003', hint = format('Name %s.', model.source);
     end if;
     select case q.active when 0 then 'a' else 'b' end into half from mempair.queue q where q.model_id = model.id;
+    execute format('select from only %s mempair_row where %s for share', relation, blocks_in_question);
     execute format('
         insert into mempair.change_%1$s_%2$s (op, row_key, x, c, y)
         select 1, e.row_key, e.x, e.c, e.y
@@ -129,12 +137,13 @@ begin
             select mempair.key_%1$s(row(mempair_row.*)) as row_key, mempair.x_%1$s(row(mempair_row.*)) as x,
                    mempair.c_%1$s(row(mempair_row.*)) as c, mempair.y_%1$s(row(mempair_row.*)) as y
             from only %3$s mempair_row
-            where mempair_row.ctid >= %4$L::tid and mempair_row.ctid < %5$L::tid
-            for share
+            where %4$s
         ) as e
         where e.y is not null
-          and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = e.row_key)',
-        model.id, half, relation, format('(%s,0)', first_block), format('(%s,0)', first_block + blocks));
+          and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = e.row_key)
+          and not exists (select from mempair.change_%1$s_a w where w.op = 1 and w.row_key = e.row_key)
+          and not exists (select from mempair.change_%1$s_b w where w.op = 1 and w.row_key = e.row_key)',
+        model.id, half, relation, blocks_in_question);
     get diagnostics enqueued = row_count;
     return enqueued;
 end $$;
@@ -152,8 +161,10 @@ begin
         where m.status <> 'failed' and not exists (select from pg_class c where c.oid = m.source)
     loop
         perform from mempair.state s where s.model_id = model.id for update;
-        delete from mempair.learned l where l.model_id = model.id;
-        get diagnostics erased = row_count;
+        with gone as (
+            delete from mempair.learned_keys l where l.model_id = model.id returning cardinality(l.keys) as rows
+        )
+        select coalesce(sum(g.rows), 0) into erased from gone g;
         delete from mempair.curvature c where c.model_id = model.id;
         update mempair.state s
         set version = s.version + 1, epoch = s.epoch + 1, clock = 0, rows_learned = 0, anchor = null, theta = null,

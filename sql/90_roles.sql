@@ -15,7 +15,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'select, update', 'table mempair.state'),
         ('worker', 'select, update', 'table mempair.published'),
         ('worker', 'select, insert, update, delete', 'table mempair.curvature'),
-        ('worker', 'select, insert, delete', 'table mempair.learned'),
+        ('worker', 'select', 'table mempair.learned'),
+        ('worker', 'select, insert, delete', 'table mempair.learned_keys'),
         ('worker', 'select, update', 'table mempair.queue'),
         ('worker', 'select, insert, update, delete', 'table mempair.worker'),
         ('worker', 'insert', 'table mempair.ledger'),
@@ -36,7 +37,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     union all
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
-        ('worker', 'mempair', array['find_model', 'pending', 'to_double', 'rotate_queue', 'erase_queue', 'expire_receipts',
+        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'to_double', 'rotate_queue', 'erase_queue', 'expire_receipts',
                                     'mark_dropped_sources']),
         ('reader', 'mempair', array['pending', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),

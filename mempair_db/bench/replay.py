@@ -34,7 +34,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
                 table.fill(min(rows, 100_000))
             Worker(address).run_once()
             connection.execute("vacuum analyze numbers")
-            connection.execute("vacuum analyze mempair.learned")
+            connection.execute("vacuum analyze mempair.learned_keys")
             seconds = _in_turns(connection, address, Path(temporary), repeats)
         model = read(Path(temporary) / "export")
         exact = replay.compare(model).exact

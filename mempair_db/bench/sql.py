@@ -177,10 +177,7 @@ def _predict(connection: psycopg.Connection[Any], dsn: str, d: int, *, quick: bo
         1.0 / (1.0 + np.exp(-(x @ weights + intercept)))
 
     def pull_raw() -> None:
-        with connection.cursor(binary=True) as cursor:
-            arrays.register_raw(cursor)
-            found = cursor.execute(packed).fetchall()
-        x = arrays.floats([r[0] for r in found], d)
+        x = arrays.floats([r[0] for r in arrays.fetch(connection, packed)], d)
         1.0 / (1.0 + np.exp(-(x @ weights + intercept)))
 
     def whole(statement: sql.Composed) -> Callable[[], object]:

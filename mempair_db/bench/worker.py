@@ -20,8 +20,10 @@ from mempair_db.bench.report import Result, goal, machine, render
 from mempair_db.bench.scratch import Table, database
 from mempair_db.catalog import models
 from mempair_db.catalog.connect import connect
+from mempair_db.catalog.queries import query
 from mempair_db.worker import batch, changes
 from mempair_db.worker.loop import Worker
+from mempair_db.worker.purge import purge
 from mempair_db.worker.retrain import retrain
 
 __all__ = ["render", "run"]
@@ -90,15 +92,16 @@ def _read_all(worker: psycopg.Connection[Any], number: int) -> None:
     with worker.transaction():
         model = models.lease(worker, number)
         assert model is not None  # noqa: S101
-        left = worker.execute(model.statement("count_changes")).fetchone()
-        done = 0
-        while left and done < left[0]:
-            done += len(changes.read(worker, model, after=done))
+        worker.execute(query("sort_in_memory"))
+        last = 0
+        while len(found := changes.read(worker, model, after=last)):
+            last = int(found.seq[-1])
 
 
 def _apply_all(worker: psycopg.Connection[Any], number: int) -> None:
     while batch.apply_batch(worker, number).worked:
         pass
+    purge(worker, number)
 
 
 def _latency(connection: psycopg.Connection[Any], dsn: str, deletions: int) -> dict[str, Any]:

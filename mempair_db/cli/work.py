@@ -107,13 +107,15 @@ def reconcile(
 @app.command()
 def backfill(
     name: Name,
-    chunk: Annotated[int, typer.Option(help="Blocks of 8 kB per transaction.")] = 1_000,
+    chunk: Annotated[int | None, typer.Option(help="Blocks per transaction; by default a hundredth of all.")] = None,
     dsn: Dsn = None,
 ) -> None:
     """Enqueue the rows that are in the table but not learned, a chunk at a time, while others go on writing."""
     with connect(server.ensure(dsn), autocommit=True) as connection, Progress(console=talk, transient=True) as progress:
         parts = connection.execute(query("parts"), {"name": name}).fetchall()
-        task = progress.add_task(f"Backfilling {name}", total=sum(blocks for _, blocks in parts))
+        total = sum(blocks for _, blocks in parts)
+        task = progress.add_task(f"Backfilling {name}", total=total)
+        chunk = chunk or max(1_000, total // 100)  # every transaction looks through all learned keys
         enqueued = 0
         for relation, blocks in parts:
             for first in range(0, blocks, chunk):

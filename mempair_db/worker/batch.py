@@ -6,15 +6,15 @@ meanwhile, even with a smaller number, is not in the snapshot and stays for the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import psycopg
 from psycopg import IsolationLevel
-from psycopg.errors import UniqueViolation
 
-from mempair_db.catalog import arrays, models
+from mempair_db.catalog import arrays, learned, models
 from mempair_db.catalog.connect import refuse_shadows
 from mempair_db.catalog.models import Model
 from mempair_db.catalog.queries import query
@@ -38,36 +38,31 @@ def prepare(connection: psycopg.Connection[Any]) -> None:
 
 def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
     """Apply the next events of a model. Does nothing while another worker has the model."""
-    try:
-        return _attempt(connection, model_id, careful=False)
-    except UniqueViolation:  # a row that was learned already came again; rare, so only now somebody looks
-        return _attempt(connection, model_id, careful=True)
-
-
-def _attempt(connection: psycopg.Connection[Any], model_id: int, *, careful: bool) -> Outcome:
     with connection.transaction():
         model = models.lease(connection, model_id)
         if model is None or model.status not in ("calibrating", "learning", "ready"):
             return Outcome()
         point("leased")
+        connection.execute(query("sort_in_memory"))
         changes = queue.read(connection, model)
         point("read")
         record = Record(model)
         if len(changes):
-            _apply(connection, model, changes, record, careful=careful)
+            _apply(connection, model, changes, record)
     point("committed")
     return record.outcome
 
 
-def _apply(
-    connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record, *, careful: bool
-) -> None:
+def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record) -> None:
     truncated = np.flatnonzero(changes.op == queue.TRUNCATE)
     if len(truncated):
         _truncate(connection, model, changes.take(slice(0, int(truncated[-1]) + 1)), record)
         return
-    known = _learned(connection, model, changes.keys if careful else changes.keys_of(queue.DELETE))
+    known = learned.find(connection, model.id, changes.keys_of(queue.DELETE) + changes.keys_of(queue.INSERT)[:1])
     reduced = _plan(model, changes, known)
+    if reduced.repeated:  # rare: capture sees a row again only if the table was loaded anew beneath the model
+        known = learned.find(connection, model.id, changes.keys)
+        reduced = _plan(model, changes, known)
     if reduced.poison:
         _fail(connection, model, reduced.poison, record)
         return
@@ -83,24 +78,19 @@ def _apply(
         changes = changes.take(slice(0, reduced.events[affordable]))
         reduced = _plan(model, changes, known)
     _file(changes, reduced, record)
-    clock = model.pair.tally("clock")
-    with ThreadPoolExecutor(1) as kernel:  # the server moves the rows while the kernel learns them
-        stepping = kernel.submit(_step, model, changes.take(reduced.events), record)
-        _move_to_learned(connection, model, changes, reduced, clock)
+    events = changes.take(reduced.events)
+    with ThreadPoolExecutor(1) as beside:  # the server empties the queue while the kernel learns its rows
+        stepping = beside.submit(_step, model, events, record, connection.info.encoding)
+        _empty_queue(connection, model, changes, events)
     point("queue emptied")
-    stepping.result()
+    learned.enter(connection, stepping.result())
     point("stepped")
     if exhausted:
         _exhaust(model, record)
     record.write(connection)
 
 
-def _learned(connection: psycopg.Connection[Any], model: Model, keys: list[str]) -> set[str]:
-    rows = connection.execute(query("find_learned"), {"model": model.id, "keys": keys}) if keys else ()
-    return {key for (key,) in rows}
-
-
-def _plan(model: Model, changes: Changes, known: set[str]) -> Plan:
+def _plan(model: Model, changes: Changes, known: Mapping[str, int]) -> Plan:
     parameters = model.pair.parameters
     return plan(changes, known, impute=parameters.on_null == "impute", regression=parameters.regression)
 
@@ -131,27 +121,12 @@ def _cancel_waiting(
         record.write(connection)
 
 
-def _move_to_learned(
-    connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan, clock: int
-) -> None:
-    """Empty the queue of this batch, and enter what it inserts in `learned`, with consecutive ticks."""
-    if not len(changes):
-        return
-    applied = np.zeros(len(changes), bool)
-    applied[reduced.events] = True
-    inserted = applied & (changes.op == queue.INSERT)
-    forgotten = [changes.keys[i] for i in np.flatnonzero(applied & ~inserted).tolist()]
-    if forgotten:
-        connection.execute(query("forget_learned"), {"model": model.id, "keys": forgotten})
-    connection.execute(
-        model.statement("move_to_learned"),
-        {
-            "model": model.id,
-            "last": int(changes.seq[-1]),
-            "clock": clock,
-            "others": changes.seq[~inserted].tolist(),
-        },
-    )
+def _empty_queue(connection: psycopg.Connection[Any], model: Model, changes: Changes, events: Changes) -> None:
+    """Remove this batch from the queue, and what it deletes from the learned keys."""
+    if len(changes):
+        learned.forget(connection, model.id, events.keys_of(queue.DELETE))
+        for half in ("a", "b"):
+            connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[-1])})
 
 
 def _file(changes: Changes, reduced: Plan, record: Record) -> None:
@@ -164,8 +139,8 @@ def _file(changes: Changes, reduced: Plan, record: Record) -> None:
         record.reject(int(changes.seq[i]), changes.keys[i], int(changes.op[i]), reason)
 
 
-def _step(model: Model, events: Changes, record: Record) -> None:
-    """Run the kernel over the batch and enter what it did."""
+def _step(model: Model, events: Changes, record: Record, encoding: str) -> bytes:
+    """Run the kernel over the batch and enter what it did; return what is to enter the learned keys."""
     pair = model.pair
     was_ready, clock, spent = pair.ready, pair.tally("clock"), pair.odometer.spent
     applied = _run(model, events)
@@ -183,14 +158,16 @@ def _step(model: Model, events: Changes, record: Record) -> None:
             rho_spent=spent,
             rho_cap=pair.odometer.cap,
         )
-    learned = len(events) - len(applied.spent)
-    if learned:
-        record.enter("learned", rows=learned)
-        record.outcome.learned += learned
+    inserted = np.flatnonzero(events.op == queue.INSERT).tolist()
+    if inserted:
+        record.enter("learned", rows=len(inserted))
+        record.outcome.learned += len(inserted)
     if pair.ready and not was_ready:
         record.enter("gate_opened", rows=pair.tally("rows"))
         record.note(f"gate opened after {pair.tally('rows')} rows")
     model.status = "ready" if pair.ready else "learning"
+    new = events.take(inserted)
+    return learned.pack(model.id, new.keys, new.buckets, clock + 1, encoding)
 
 
 def _run(model: Model, events: Changes) -> Applied:
@@ -232,7 +209,7 @@ def _fail(connection: psycopg.Connection[Any], model: Model, poison: list[tuple[
 
 def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Changes, record: Record) -> None:
     """Forget everything: whatever came before the TRUNCATE is void."""
-    rows = connection.execute(query("forget_all_learned"), {"model": model.id}).rowcount
+    rows = learned.forget_all(connection, model.id)
     for half in ("a", "b"):
         connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[-1])})
     model.epoch += 1

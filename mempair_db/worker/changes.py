@@ -6,10 +6,10 @@ is there too was never learned, so both are dropped, and the delete of a row tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ class Changes:
     seq: npt.NDArray[np.int64]
     op: npt.NDArray[np.int16]
     keys: list[str]
+    buckets: npt.NDArray[np.int32]  # where learned.py keeps the keys
     x: Matrix
     c: Sequence[tuple[str | None, ...]]  # empty if the model has no text features
     y: Vector
@@ -63,6 +64,7 @@ class Changes:
             self.seq[index],
             self.op[index],
             [self.keys[i] for i in index],
+            self.buckets[index],
             self.x[index],
             [self.c[i] for i in index] if len(self.c) else (),
             self.y[index],
@@ -72,16 +74,16 @@ class Changes:
 
 
 def read(connection: psycopg.Connection[Any], model: Model, after: int = 0) -> Changes:
-    """Read a batch of the model's queue, all events or those `after` so many."""
+    """Read a batch of the model's queue: the events with the smallest numbers, if asked of those `after` a number."""
     limit = max(1_000, min(BATCH_ROWS, BATCH_BYTES // (12 * model.numbers + 100)))
-    with connection.cursor(binary=True) as cursor:
-        arrays.register_raw(cursor)
-        rows = cursor.execute(model.statement("read_changes"), {"limit": limit, "after": after}).fetchall()
-    seq, op, keys, x, c, y, at, subjects = columns(rows, 8)
+    rows = arrays.fetch(connection, model.statement("read_changes"), {"limit": limit, "after": after})
+    rows.sort(key=itemgetter(0))
+    seq, op, keys, buckets, x, c, y, at, subjects = columns(rows, 9)
     return Changes(
         seq=np.array(seq, np.int64),
         op=np.array(op, np.int16),
         keys=keys,
+        buckets=np.array(buckets, np.int32),
         x=numbers(x, model.numbers),
         c=texts(c, model.texts),
         y=np.array(y, float),  # None becomes NaN
@@ -123,16 +125,17 @@ class Plan:
     cancelled: list[int] = field(default_factory=list)  # deletes of rows that were never learned
     dropped: list[int] = field(default_factory=list)  # the inserts that those deletes cancel
     rejected: list[tuple[int, str]] = field(default_factory=list)
-    poison: list[tuple[int, str]] = field(default_factory=list)  # deletes of learned rows that say nothing usable
+    poison: list[tuple[int, str]] = field(default_factory=list)  # deletes of learned rows that cannot be unlearned
+    repeated: bool = False  # some of the rejected were learned already
 
 
-def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regression: bool) -> Plan:
-    """Reduce the events. `learned` has the keys, of those in the batch, that the model knows."""
+def plan(changes: Changes, learned: Mapping[str, int], *, impute: bool, regression: bool) -> Plan:
+    """Reduce the events. `learned` says how often the model has learned keys that were looked up."""
     result = Plan()
     reasons = _unusable(changes, impute=impute, regression=regression)
     known = set(learned)
-    keys = set(changes.keys)
-    if len(keys) == len(changes) and known.isdisjoint(keys) and not any(reasons) and not (changes.op == DELETE).any():
+    usual = not known and not (changes.op == DELETE).any() and not any(reasons)
+    if usual and len(set(changes.keys)) == len(changes):
         result.events = range(len(changes))  # the usual batch: new rows only
         return result
     waiting: dict[str, int] = {}  # inserts of this batch that no later event has cancelled
@@ -146,7 +149,9 @@ def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regressio
             elif key in known:
                 known.discard(key)
                 kept.add(i)
-                if reasons[i]:
+                if learned[key] > 1:
+                    result.poison.append((i, "the row was learned twice: an earlier deletion of it escaped capture"))
+                elif reasons[i]:
                     result.poison.append((i, reasons[i]))
             else:
                 result.cancelled.append(i)
@@ -154,6 +159,7 @@ def plan(changes: Changes, learned: AbstractSet[str], *, impute: bool, regressio
             result.rejected.append((i, reasons[i]))
         elif key in waiting or key in known:
             result.rejected.append((i, "already learned"))
+            result.repeated = True
         else:
             waiting[key] = i
             kept.add(i)

@@ -34,8 +34,8 @@ def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
 
 
 def rewrite(connection: psycopg.Connection[Any]) -> None:
-    """Rewrite the small tables and `learned`: nothing of an old version stays. Locks each of them meanwhile."""
-    for table in ("state", "curvature", "published", "receipt", "rejected", "learned"):
+    """Rewrite the small tables and the learned keys: nothing of an old version stays. Locks each of them meanwhile."""
+    for table in ("state", "curvature", "published", "receipt", "rejected", "learned_keys"):
         connection.execute(sql.SQL("vacuum (full) mempair.{}").format(sql.Identifier(table)))
 
 

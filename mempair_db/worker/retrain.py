@@ -7,14 +7,15 @@ pending deletions among them are served by the rows not being there. Whatever co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import psycopg
 from psycopg import Rollback
 
-from mempair_db.catalog import arrays, models
+from mempair_db.catalog import arrays, learned, models
 from mempair_db.catalog.models import Model
 from mempair_db.catalog.queries import query
 from mempair_db.worker import batch
@@ -22,8 +23,6 @@ from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
 from mempair_db.worker.faults import point
 from mempair_db.worker.record import Outcome, Record
-
-CHUNK: Final = 50_000
 
 
 def retrain(
@@ -36,11 +35,14 @@ def retrain(
             return Outcome()
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
         connection.execute(query("join_by_hashing"))
+        connection.execute(query("sort_in_memory"))
         record = Record(model)
         before = model.pair.odometer.deletions if model.pair.epoch else 0
-        pending = connection.execute(model.statement("pending_deletions"), {"model": model.id}).fetchall()
+        pending = connection.execute(model.statement("pending_deletions")).fetchall()
+        known = learned.find(connection, model.id, [key for key, _, _ in pending])
         for key, requested, subject in pending:
-            record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
+            if key in known:
+                record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
         point("retrain began")
         rows = _replay(connection, model, record, give_up)
         if rows is None:
@@ -73,53 +75,57 @@ def _replay(
 
     Too few to calibrate: the new epoch begins in the queue.
     """
-    pair, rows = model.pair, 0
+    pair = model.pair
     pair.reset()
-    with connection.cursor(name="mempair_replay", binary=True) as cursor:
-        arrays.register_raw(cursor)
-        cursor.execute(model.statement("source_rows"), {"model": model.id})  # its snapshot still has the old ticks
-        connection.execute(query("forget_all_learned"), {"model": model.id})
-        for chunk in _chunks(cursor, model):
+    connection.execute(model.statement("open_source"), {"model": model.id})  # its snapshot still has the old ticks
+    learned.forget_all(connection, model.id)
+    stepping: Future[bytes] | None = None
+    with ThreadPoolExecutor(1) as beside:  # the server sends rows while the kernel learns the ones before
+        while rows := arrays.fetch(connection, model.statement("fetch_source")):
             if pair.epoch is None:
-                if len(chunk) < pair.parameters.calibration_rows:
+                first = _decode(model, rows)
+                if len(first) < pair.parameters.calibration_rows:
                     break
-                batch.start_epoch(model, chunk, record)
-            _copy_learned(connection, model.id, chunk.keys, rows + 1)
-            pair.apply(chunk.op, chunk.x, chunk.y, chunk.c)
-            rows += len(chunk)
+                batch.start_epoch(model, first, record)
+            if stepping is not None:
+                learned.enter(connection, stepping.result())
+            stepping = beside.submit(_step, model, rows, connection.info.encoding)
             point("chunk replayed")
             if give_up():
                 return None
+        if stepping is not None:
+            learned.enter(connection, stepping.result())
+    connection.execute(query("close_source"))
     if pair.epoch is None:
         model.epoch += 1
         model.status, model.reason = "calibrating", None
-    else:
-        model.status = "ready" if pair.ready else "learning"
-        if pair.ready:
-            record.enter("gate_opened", rows=rows)
-    return rows
+        return 0
+    model.status = "ready" if pair.ready else "learning"
+    if pair.ready:
+        record.enter("gate_opened", rows=pair.tally("rows"))
+    return int(pair.tally("rows"))
 
 
-def _copy_learned(connection: psycopg.Connection[Any], model_id: int, keys: list[str], first_tick: int) -> None:
-    """Enter rows with consecutive ticks."""
-    with connection.cursor().copy(query("copy_learned")) as copy:
-        copy.set_types(["int4", "text", "int8"])
-        for tick, key in enumerate(keys, first_tick):
-            copy.write_row((model_id, key, tick))
+def _step(model: Model, rows: list[tuple[Any, ...]], encoding: str) -> bytes:
+    """Learn the rows; return what is to enter the learned keys."""
+    chunk, clock = _decode(model, rows), model.pair.tally("clock")
+    model.pair.apply(chunk.op, chunk.x, chunk.y, chunk.c)
+    return learned.pack(model.id, chunk.keys, chunk.buckets, clock + 1, encoding)
 
 
-def _chunks(cursor: psycopg.ServerCursor[Any], model: Model) -> Iterator[Changes]:
-    """Yield the source's usable rows as insert events."""
-    impute, regression = model.pair.parameters.on_null == "impute", model.pair.parameters.regression
-    while rows := cursor.fetchmany(CHUNK):
-        keys, x, c, y = queue.columns(rows, 4)
-        chunk = Changes(
-            seq=np.zeros(len(keys), np.int64),
-            op=np.full(len(keys), queue.INSERT, np.int16),
-            keys=keys,
-            x=queue.numbers(x, model.numbers),
-            c=queue.texts(c, model.texts),
-            y=np.array(y, float),
-            captured_at=[None] * len(keys),
-        )
-        yield chunk.take(queue.plan(chunk, set(), impute=impute, regression=regression).events)
+def _decode(model: Model, rows: list[tuple[Any, ...]]) -> Changes:
+    """Return the source's usable rows as insert events."""
+    keys, buckets, x, c, y = queue.columns(rows, 5)
+    chunk = Changes(
+        seq=np.zeros(len(keys), np.int64),
+        op=np.full(len(keys), queue.INSERT, np.int16),
+        keys=keys,
+        buckets=np.array(buckets, np.int32),
+        x=queue.numbers(x, model.numbers),
+        c=queue.texts(c, model.texts),
+        y=np.array(y, float),
+        captured_at=[None] * len(keys),
+    )
+    parameters = model.pair.parameters
+    impute, regression = parameters.on_null == "impute", parameters.regression
+    return chunk.take(queue.plan(chunk, {}, impute=impute, regression=regression).events)

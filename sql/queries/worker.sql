@@ -25,14 +25,17 @@ where s.model_id = %(model)s
 for update of s skip locked
 
 -- read_changes --
--- Both tables, in the order of capture. Never a remembered position: a late commit may have a smaller number.
-select q.seq, q.op, q.row_key, q.x, q.c, q.y, q.captured_at, q.subject
+-- The smallest numbers of both tables. Never a remembered position: a late commit may have a smaller number. Sorted by
+-- the worker: rows come nearly in order, and to find the last number is cheaper than to sort whole rows.
+select q.seq, q.op, q.row_key, coalesce(mempair.bucket(q.row_key), 0), q.x, q.c, q.y, q.captured_at, q.subject
 from (select * from {a} union all select * from {b}) as q
-order by q.seq
-limit %(limit)s offset %(after)s
-
--- count_changes --
-select (select count(*) from {a}) + (select count(*) from {b})
+where q.seq > %(after)s and q.seq <= (
+    select max(s.seq)
+    from (
+        select n.seq from (select seq from {a} union all select seq from {b}) as n
+        where n.seq > %(after)s order by n.seq limit %(limit)s
+    ) as s
+)
 
 -- delete_a --
 -- In the snapshot that read them, so exactly the rows that were read.
@@ -48,32 +51,35 @@ delete from {a} where seq = any (%(seqs)s)
 delete from {b} where seq = any (%(seqs)s)
 
 -- find_learned --
-select l.row_key from mempair.learned l where l.model_id = %(model)s and l.row_key = any (%(keys)s)
+-- How often each of these rows was learned; more than once only if a deletion escaped capture and the key came again.
+select l.row_key, count(*)
+from mempair.learned l
+where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
+  and l.bucket in (select mempair.bucket(k) from unnest(%(keys)s::text[]) k)
+group by l.row_key
 
 -- forget_learned --
-delete from mempair.learned l where l.model_id = %(model)s and l.row_key = any (%(keys)s)
+-- Whatever shared a row with them is written again without them.
+with touched as (
+    delete from mempair.learned_keys l
+    where l.model_id = %(model)s and l.bucket in (select mempair.bucket(k) from unnest(%(keys)s::text[]) k)
+      and exists (select from unnest(l.keys) k where k = any (%(keys)s::text[]))
+    returning l.bucket, l.keys, l.ticks
+)
+insert into mempair.learned_keys (model_id, bucket, keys, ticks)
+select %(model)s, t.bucket, array_agg(u.row_key), array_agg(u.tick)
+from touched t, unnest(t.keys, t.ticks) as u(row_key, tick)
+where u.row_key <> all (%(keys)s::text[])
+group by t.bucket
 
 -- forget_all_learned --
-delete from mempair.learned l where l.model_id = %(model)s
-
--- move_to_learned --
--- One pass over the queue: the batch leaves it, its inserts enter `learned` in the order of capture.
-with gone_a as (
-    delete from {a} where seq <= %(last)s returning seq, row_key
-), gone_b as (
-    delete from {b} where seq <= %(last)s returning seq, row_key
+with gone as (
+    delete from mempair.learned_keys l where l.model_id = %(model)s returning cardinality(l.keys) as rows
 )
-insert into mempair.learned (model_id, row_key, tick)
-select %(model)s, q.row_key, q.tick
-from (
-    select g.row_key, %(clock)s + row_number() over (order by g.seq) as tick
-    from (select * from gone_a union all select * from gone_b) as g
-    where g.seq <> all (%(others)s::bigint[])
-) as q
-order by q.row_key collate "C"  -- neighbours in the index come one after the other
+select coalesce(sum(g.rows), 0)::bigint from gone g
 
 -- copy_learned --
-copy mempair.learned (model_id, row_key, tick) from stdin
+copy mempair.learned_keys (model_id, bucket, keys, ticks) from stdin (format binary)
 
 -- copy_ledger --
 copy mempair.ledger (model_id, seq, at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, body, prev, hash) from stdin
@@ -129,22 +135,34 @@ on conflict (model_id, slot) do update set v = excluded.v, r = excluded.r
 -- cut_window --
 delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 
+-- sort_in_memory --
+-- At least 64 MB until the transaction ends: 4 MB, Postgres' default for everybody, spill every larger batch to disk.
+select set_config('work_mem', greatest(pg_size_bytes(current_setting('work_mem')) / 1024, 65536) || 'kB', true)
+
 -- join_by_hashing --
 -- Nobody analyses a queue: the planner takes it for nearly empty, and a nested loop over many events never ends.
-set local enable_nestloop = off
+-- It has no idea how many keys two sides share either, and sorts both: hashing takes half as long.
+set local enable_nestloop = off;
+set local enable_mergejoin = off
 
--- source_rows --
+-- open_source --
 -- Every labelled row of the source, in the order in which the rows were learned, new ones last.
-select t.row_key, t.x, t.c, t.y
+declare mempair_source no scroll cursor for
+select t.row_key, mempair.bucket(t.row_key), t.x, t.c, t.y
 from {rows} t left join mempair.learned l on l.model_id = %(model)s and l.row_key = t.row_key
 where t.y is not null
-order by l.tick, t.row_key
+order by l.tick
+
+-- fetch_source --
+fetch forward 50000 from mempair_source
+
+-- close_source --
+close mempair_source
 
 -- pending_deletions --
--- Deletions in the queue whose row had been learned: an exact retrain serves them.
+-- Deletions in the queue. An exact retrain serves those whose row had been learned.
 select q.row_key, min(q.captured_at), (array_agg(q.subject order by q.seq))[1]
 from (select * from {a} union all select * from {b}) as q
-join mempair.learned l on l.model_id = %(model)s and l.row_key = q.row_key
 where q.op = 2
 group by q.row_key
 

@@ -157,7 +157,7 @@ def test_a_server_that_goes_down_and_comes_back_finds_the_worker_again(server_ho
 def test_a_lock_timeout_is_waited_out(story: Story, strike: Strike) -> None:
     story.fill(1, 300)
     with psycopg.connect(story.dsn) as other:
-        strike("read", lambda: other.execute("lock table mempair.learned in access exclusive mode"))
+        strike("read", lambda: other.execute("lock table mempair.learned_keys in access exclusive mode"))
         threading.Timer(1.0, other.commit).start()
         run_until_done(story, make_conninfo(story.dsn, options="-c lock_timeout=100ms"))
     story.check_done()
@@ -166,7 +166,7 @@ def test_a_lock_timeout_is_waited_out(story: Story, strike: Strike) -> None:
 def test_a_statement_timeout_is_waited_out(story: Story, strike: Strike) -> None:
     story.fill(1, 300)
     with psycopg.connect(story.dsn) as other:
-        strike("read", lambda: other.execute("lock table mempair.learned in access exclusive mode"))
+        strike("read", lambda: other.execute("lock table mempair.learned_keys in access exclusive mode"))
         threading.Timer(1.0, other.commit).start()
         run_until_done(story, make_conninfo(story.dsn, options="-c statement_timeout=300ms"))
     story.check_done()
@@ -251,7 +251,7 @@ def test_a_full_disk_loses_nothing(story: Story, superuser: Callable[[str], str]
     folder = Path("/tmp") / f"mempair-small-{os.getpid()}"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(folder)], check=False, capture_output=True
     )
     if mounted.returncode != 0:
         folder.rmdir()
@@ -265,7 +265,7 @@ def test_a_full_disk_loses_nothing(story: Story, superuser: Callable[[str], str]
             owner = data.stat()
             os.chown(space, owner.st_uid, owner.st_gid)
             admin.execute(f"create tablespace {name} location '{space}'")
-            admin.execute(f"alter table mempair.learned set tablespace {name}")
+            admin.execute(f"alter table mempair.learned_keys set tablespace {name}")
         story.fill(1, 300)
         story.work()
         story.fill(301, 60_000)
@@ -274,12 +274,12 @@ def test_a_full_disk_loses_nothing(story: Story, superuser: Callable[[str], str]
         story.check()
         assert story.pending() == 59_700
         with psycopg.connect(superuser(story.dsn), autocommit=True) as admin:
-            admin.execute("alter table mempair.learned set tablespace pg_default")
+            admin.execute("alter table mempair.learned_keys set tablespace pg_default")
         story.work()
         story.check_done()
     finally:
         with psycopg.connect(superuser(story.dsn), autocommit=True) as admin:
-            admin.execute("alter table mempair.learned set tablespace pg_default")
+            admin.execute("alter table mempair.learned_keys set tablespace pg_default")
             admin.execute(f"drop tablespace if exists {name}")
         subprocess.run(["umount", str(folder)], check=True)
         shutil.rmtree(folder)

@@ -23,7 +23,8 @@ from mempair_db.evidence import checkpoints, keys, verify
 from mempair_db.worker.loop import Worker
 
 TABLES = (
-    *("model", "former_model", "queue", "learned", "state", "curvature", "published", "ledger", "receipt", "rejected"),
+    *("model", "former_model", "queue", "learned", "learned_keys", "state", "curvature", "published", "ledger"),
+    *("receipt", "rejected"),
     *("worker", "granted", "installed", "alembic_version", "change_1_a", "change_1_b", "source_1"),
     *("model_status", "odometer", "errors"),
 )
@@ -31,7 +32,7 @@ TABLES = (
 # What each role may read as a whole; columns that are granted singly are not in here.
 READS = {
     "worker": {
-        *("model", "queue", "learned", "state", "curvature", "published", "worker"),
+        *("model", "queue", "learned", "learned_keys", "state", "curvature", "published", "worker"),
         *("change_1_a", "change_1_b", "source_1"),
     },
     "reader": {"model_status", "odometer"},
@@ -41,7 +42,7 @@ READS = {
 WRITES = {
     "worker": {
         ("curvature", "insert, update, delete"),
-        ("learned", "insert, delete"),
+        ("learned_keys", "insert, delete"),
         ("state", "update"),
         ("published", "update"),
         ("queue", "update"),
@@ -78,8 +79,8 @@ def test_tables_can_be_read_and_written_exactly_as_listed(site: Any, kind: str) 
 
 # Beyond these, a role can execute nothing of ours.
 EXECUTES = {
-    "worker": r"mempair\.(find_model|pending|to_double|rotate_queue|erase_queue|expire_receipts|mark_dropped_sources"
-    r"|key_1|x_1|c_1|y_1)",
+    "worker": r"mempair\.(find_model|pending|bucket|to_double|rotate_queue|erase_queue|expire_receipts"
+    r"|mark_dropped_sources|key_1|x_1|c_1|y_1)",
     "reader": r"(mempair\.(pending|predict|try_predict|predict_proba|predict_all)|(public\.)?mempair_(try_)?predict)",
     "auditor": r"mempair\.(pending|capacity|verify_odometer|ledger_body|ledger_number|ledger_bytes)",
     "stranger": r"nothing",
