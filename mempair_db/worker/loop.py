@@ -32,6 +32,9 @@ LONGEST_BACKOFF: Final = 30.0
 HEARTBEAT: Final = 10.0
 EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
+BACKLOG = 1_000_000  # waiting changes
+LEARNED_ROW = 3_000_000  # what reading one again costs, in squares of waiting changes
+BACKLOG_BYTES = 50 << 20  # a queue that is smaller has no such backlog, and is not counted
 MANY: Final = 1_000  # applied rows whose dead versions would slow every later look at the queue: purge them too
 
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
@@ -48,6 +51,17 @@ class Turn(NamedTuple):
     status: str
     reason: str | None
     on_exhausted: str
+    learned: int
+    waiting: int
+
+    @property
+    def overwhelmed(self) -> bool:
+        """Whether a replay of the table is quicker than the queue.
+
+        To find its 100,000 rows a batch looks at all that waits, about 0.35 µs a row. So n waiting rows cost 1.7 n² ps
+        more than to read the table, where every learned row costs 5 µs.
+        """
+        return self.waiting >= BACKLOG and self.waiting**2 >= LEARNED_ROW * self.learned
 
 
 class Worker:
@@ -113,7 +127,8 @@ class Worker:
         worked = False
         if self._due("sources", HEARTBEAT):
             connection.execute(query("mark_dropped_sources"))
-        for row in connection.execute(query("models"), {"model": self.model_id}).fetchall():
+        where = {"model": self.model_id, "bytes": BACKLOG_BYTES}
+        for row in connection.execute(query("models"), where).fetchall():
             turn = Turn(*row)
             began = time.monotonic()
             try:
@@ -136,6 +151,9 @@ class Worker:
             return Outcome()
         if turn.status in ("exhausted", "retraining"):
             outcome = retrain(connection, turn.id, turn.reason or "requested", self._stop.is_set)
+        elif turn.overwhelmed:
+            why = f"{turn.waiting} changes wait, a replay of the table is quicker"
+            outcome = retrain(connection, turn.id, why, self._stop.is_set)
         else:
             outcome = batch.apply_batch(connection, turn.id)
         if outcome.unlearned or outcome.cancelled or outcome.notes or outcome.learned >= MANY:

@@ -1,5 +1,7 @@
 """Exact retrain: replay the surviving rows in the order they were learned, without noise, and start a new epoch.
 
+Of use when the budget is spent, and when so much waits that the table is read sooner than the queue.
+
 One REPEATABLE READ transaction. Triggers commit their events together with the rows, so every event that this
 snapshot of the queue shows is already reflected in this snapshot of the source: those events are simply removed, and
 pending deletions among them are served by the rows not being there. Whatever commits later stays in the queue.
@@ -43,6 +45,8 @@ def retrain(
         for key, requested, subject in pending:
             if key in known:
                 record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
+            else:
+                record.deletion("cancelled", "never learned", key, requested, subject, detail="never learned")
         point("retrain began")
         rows = _replay(connection, model, record, give_up)
         if rows is None:

@@ -2,9 +2,13 @@
 -- {key}, {x}, {c}, {y} its extractors.
 
 -- models --
--- Every model that has something to do, in the order of its number.
-select m.id, m.name, m.status, m.reason, m.on_exhausted
+-- Every model that has something to do, in the order of its number. What waits is counted only where it may be much.
+select m.id, m.name, m.status, m.reason, m.on_exhausted, s.rows_learned,
+       case when pg_relation_size(to_regclass(format('mempair.change_%%s_a', m.id)))
+               + pg_relation_size(to_regclass(format('mempair.change_%%s_b', m.id))) > %(bytes)s
+            then (select p.changes from mempair.pending(m.id) p) else 0 end
 from mempair.model m
+join mempair.state s on s.model_id = m.id
 where m.status not in ('paused', 'failed') and m.id = coalesce(%(model)s, m.id)
 order by m.id
 
@@ -160,7 +164,7 @@ fetch forward 50000 from mempair_source
 close mempair_source
 
 -- pending_deletions --
--- Deletions in the queue. An exact retrain serves those whose row had been learned.
+-- Deletions in the queue: an exact retrain serves those whose row had been learned, the others need nothing.
 select q.row_key, min(q.captured_at), (array_agg(q.subject order by q.seq))[1]
 from (select * from {a} union all select * from {b}) as q
 where q.op = 2

@@ -15,7 +15,7 @@ from mempair_db.catalog.connect import connect
 from mempair_db.catalog.queries import query
 from mempair_db.pair.model import MemoryPair
 from mempair_db.pair.state import State
-from mempair_db.worker import batch, changes, faults
+from mempair_db.worker import batch, changes, faults, loop
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.record import Outcome
@@ -305,6 +305,36 @@ def test_truncate_forgets_everything_and_begins_again(shop: Shop) -> None:
     assert ("epoch", 3000) in shop.kinds()
     assert same(shop.pair().arrays, shop.replay())
     shop.check_ledger()
+
+
+def test_when_too_much_waits_the_table_is_read_instead_of_the_queue(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "BACKLOG", 2_000)
+    monkeypatch.setattr(loop, "BACKLOG_BYTES", 0)
+    monkeypatch.setattr(loop, "LEARNED_ROW", 1)
+    shop.fill(1, 300)
+    shop.work()
+    assert shop.one("select count(*) from mempair.ledger where kind = 'retrained'") == 0
+    shop.fill(301, 3000)
+    shop.sql.execute("delete from shop where id in (7, 2000)")
+    shop.work()
+    assert "2702 changes wait" in str(shop.one("select detail from mempair.ledger where kind = 'retrained'"))
+    assert [(o.learned, o.unlearned, o.cancelled) for o in shop.outcomes if o.retrained] == [(2998, 1, 1)]
+    assert shop.one("select count(*) from mempair.receipt where row_key = '2000' and kind = 'never learned'") == 1
+    assert shop.learned() == shop.rows()
+    assert shop.one("select status from mempair.model") == "ready"
+    assert same(shop.pair().arrays, shop.replay())
+    shop.check_ledger()
+
+
+def test_a_long_queue_beside_many_more_learned_rows_is_worked_off() -> None:
+    turn = loop.Turn(1, "m", "ready", None, "retrain", learned=0, waiting=999_999)
+    assert not turn.overwhelmed
+    assert turn._replace(waiting=1_000_000).overwhelmed
+    assert not turn._replace(waiting=1_000_000, learned=1_000_000).overwhelmed
+    assert turn._replace(waiting=2_000_000, learned=1_000_000).overwhelmed
+    assert not turn._replace(waiting=2_000_000, learned=100_000_000).overwhelmed
 
 
 def test_a_retrain_with_too_few_rows_left_waits_for_more(shop: Shop) -> None:
