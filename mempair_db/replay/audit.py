@@ -225,7 +225,7 @@ def _gamma(name: str, says: str, model: Offline, result: Audit, effort: Effort, 
         name,
         says,
         HOLDS if extra.holds else FAILS,
-        measured=f"{extra.mean:.4g} ± {2 * extra.error:.2g} after {extra.m} deletions",
+        measured=f"{extra.mean:.4g} ± {3 * extra.error:.2g} after {extra.m} deletions",
         limit=f"γ = {extra.gamma:g}",
         note=f"capacity {found.capacity:.1f}; by regret alone {found.regret_capacity:.1f}, by the paper's formula "
         f"{found.paper_capacity:.1f}; "

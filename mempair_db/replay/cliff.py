@@ -55,7 +55,7 @@ class Extra:
     @property
     def holds(self) -> bool:
         """Whether γ is kept, as far as this many draws can tell."""
-        return self.mean - 2.0 * self.error <= self.gamma
+        return self.mean - 3.0 * self.error <= self.gamma
 
 
 @dataclass(frozen=True)
@@ -219,6 +219,6 @@ def _extra(stream: Stream, X: Vector, y: Vector, judge: Judge, draws: int, rng: 
     learned, sigma = learn(stream, X, y), noise_scale(stream, len(X), m)
     chosen = rng.choice(len(X), m, replace=False)
     exact = judge.loss(learn(stream, X, y, without=chosen).theta, k)
-    found = [judge.loss(unlearn(stream, learned, X[chosen], y[chosen], sigma).theta, k) for _ in range(4 * draws)]
+    found = [judge.loss(unlearn(stream, learned, X[chosen], y[chosen], sigma).theta, k) for _ in range(10 * draws + 40)]
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
     return Extra(m, float(np.mean(found)) - exact, error, gamma)

@@ -16,7 +16,7 @@ select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.ke
        (select count(*) from mempair.rejected r where r.model_id = m.id) as rejected_rows,
        (select sum(pg_catalog.pg_relation_size(q.oid) + coalesce(pg_catalog.pg_relation_size(nullif(q.reltoastrelid, 0)), 0))
         from pg_catalog.pg_class q
-        where q.oid in (format('mempair.change_%%s_a', m.id)::regclass, format('mempair.change_%%s_b', m.id)::regclass)
+        where q.oid in (pg_catalog.format('mempair.change_%%s_a', m.id)::regclass, pg_catalog.format('mempair.change_%%s_b', m.id)::regclass)
        )::bigint as queue_bytes,
        now() as exported_at, pg_catalog.current_setting('server_version') as server_version
 from mempair.model m

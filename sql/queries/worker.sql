@@ -4,8 +4,8 @@
 -- models --
 -- Every model that has something to do, in the order of its number. What waits is counted only where it may be much.
 select m.id, m.name, m.status, m.reason, m.on_exhausted, s.rows_learned,
-       case when pg_relation_size(to_regclass(format('mempair.change_%%s_a', m.id)))
-               + pg_relation_size(to_regclass(format('mempair.change_%%s_b', m.id))) > %(bytes)s
+       case when pg_catalog.pg_relation_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
+               + pg_catalog.pg_relation_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
             then (select p.changes from mempair.pending(m.id) p) else 0 end
 from mempair.model m
 join mempair.state s on s.model_id = m.id
@@ -59,26 +59,26 @@ delete from {b} where seq = any (%(seqs)s)
 select l.row_key, count(*)
 from mempair.learned l
 where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
-  and l.bucket in (select mempair.bucket(k) from unnest(%(keys)s::text[]) k)
+  and l.bucket in (select mempair.bucket(k) from pg_catalog.unnest(%(keys)s::text[]) k)
 group by l.row_key
 
 -- forget_learned --
--- Whatever shared a row with them is written again without them.
+-- Whatever shared a row with them is written again without them. (unnest of several arrays is Postgres' own, always.)
 with touched as (
     delete from mempair.learned_keys l
-    where l.model_id = %(model)s and l.bucket in (select mempair.bucket(k) from unnest(%(keys)s::text[]) k)
-      and exists (select from unnest(l.keys) k where k = any (%(keys)s::text[]))
+    where l.model_id = %(model)s and l.bucket in (select mempair.bucket(k) from pg_catalog.unnest(%(keys)s::text[]) k)
+      and exists (select from pg_catalog.unnest(l.keys) k where k = any (%(keys)s::text[]))
     returning l.bucket, l.keys, l.ticks
 )
 insert into mempair.learned_keys (model_id, bucket, keys, ticks)
-select %(model)s, t.bucket, array_agg(u.row_key), array_agg(u.tick)
+select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key), pg_catalog.array_agg(u.tick)
 from touched t, unnest(t.keys, t.ticks) as u(row_key, tick)
 where u.row_key <> all (%(keys)s::text[])
 group by t.bucket
 
 -- forget_all_learned --
 with gone as (
-    delete from mempair.learned_keys l where l.model_id = %(model)s returning cardinality(l.keys) as rows
+    delete from mempair.learned_keys l where l.model_id = %(model)s returning pg_catalog.cardinality(l.keys) as rows
 )
 select coalesce(sum(g.rows), 0)::bigint from gone g
 
@@ -141,7 +141,7 @@ delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 
 -- sort_in_memory --
 -- At least 64 MB until the transaction ends: 4 MB, Postgres' default for everybody, spill every larger batch to disk.
-select set_config('work_mem', greatest(pg_size_bytes(current_setting('work_mem')) / 1024, 65536) || 'kB', true)
+select pg_catalog.set_config('work_mem', greatest(pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024, 65536)::text || 'kB', true)
 
 -- join_by_hashing --
 -- Nobody analyses a queue: the planner takes it for nearly empty, and a nested loop over many events never ends.
@@ -165,7 +165,7 @@ close mempair_source
 
 -- pending_deletions --
 -- Deletions in the queue: an exact retrain serves those whose row had been learned, the others need nothing.
-select q.row_key, min(q.captured_at), (array_agg(q.subject order by q.seq))[1]
+select q.row_key, min(q.captured_at), (pg_catalog.array_agg(q.subject order by q.seq))[1]
 from (select * from {a} union all select * from {b}) as q
 where q.op = 2
 group by q.row_key

@@ -43,6 +43,9 @@ FUNCTIONS = {
     "abs(float8)": "float8",
     "array_position(text[], text)": "integer",
     "cardinality(float8[])": "integer",
+    "cardinality(text[])": "integer",
+    "unnest(text[])": "text",
+    "unnest(text[], bigint[])": "text",
     "coalesce_(text)": "text",
     "convert_to(text, text)": "bytea",
     "date_part(text, timestamptz)": "float8",
@@ -71,6 +74,7 @@ OPERATORS = [
     ("-", "float8", "float8"),
     ("||", "text", "text"),
     ("||", "text", "integer"),
+    ("||", "bigint", "text"),
     ("||", "bytea", "bytea"),
 ]
 
