@@ -1,13 +1,17 @@
-"""A database of its own for a benchmark, with a captured table and a bare twin; dropped afterwards."""
+"""A database of its own for a benchmark, with a captured table, a bare twin and a worker; dropped afterwards."""
 
 from __future__ import annotations
 
+import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -30,6 +34,20 @@ def database(dsn: str | None) -> Iterator[str]:
             yield scratch
         finally:
             admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def worker(dsn: str) -> Iterator[psutil.Process]:
+    """Run `mempair worker` as a process of its own, and end it as an operator would."""
+    environment = {**os.environ, "MEMPAIR_DSN": dsn}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mempair_db", "worker"], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(timeout=180)
 
 
 class Table:

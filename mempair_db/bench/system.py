@@ -10,15 +10,11 @@ say, `reconcile` has nothing to say, and nothing was refused.
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +24,7 @@ from psycopg import sql
 
 from mempair_db.bench import plots
 from mempair_db.bench.report import Result, goal, machine
-from mempair_db.bench.scratch import Table, database
+from mempair_db.bench.scratch import Table, database, worker
 from mempair_db.worker.loop import Worker
 
 D: Final = 10
@@ -48,7 +44,7 @@ def run(*, quick: bool = False, dsn: str | None = None, seconds: float = 60.0) -
         table = Table(connection, "load", D)
         table.fill(1_500 if quick else SEED_ROWS)
         Worker(address).run_once()
-        with _worker(address) as process:
+        with worker(address) as process:
             table.fill(100)
             _drain(connection)  # so that the worker is there
             times, seen, lasted = _load(address, table, process, seconds)
@@ -172,18 +168,6 @@ def _reader(number: int) -> Callable[[psycopg.Connection[Any], Times, threading.
             times["predict"].append(time.perf_counter() - start)
 
     return act
-
-
-@contextmanager
-def _worker(address: str) -> Iterator[psutil.Process]:
-    """Run `mempair worker`, and end it as an operator would."""
-    environment = {**os.environ, "MEMPAIR_DSN": address}
-    process = subprocess.Popen([sys.executable, "-m", "mempair_db", "worker"], env=environment)
-    try:
-        yield psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait(timeout=PATIENCE)
 
 
 def _look(connection: psycopg.Connection[Any]) -> dict[str, float]:

@@ -56,18 +56,16 @@ delete from {b} where seq = any (%(seqs)s)
 
 -- find_learned --
 -- How often each of these rows was learned; more than once only if a deletion escaped capture and the key came again.
-select l.row_key, count(*)
-from mempair.learned l
-where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
-  and l.bucket in (select mempair.bucket(k) from pg_catalog.unnest(%(keys)s::text[]) k)
-group by l.row_key
+select k, sum(pg_catalog.cardinality(pg_catalog.array_positions(l.keys, k)))::bigint
+from pg_catalog.unnest(%(keys)s::text[]) k
+join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = mempair.bucket(k) and k = any (l.keys)
+group by k
 
 -- forget_learned --
 -- Whatever shared a row with them is written again without them. (unnest of several arrays is Postgres' own, always.)
 with touched as (
-    delete from mempair.learned_keys l
-    where l.model_id = %(model)s and l.bucket in (select mempair.bucket(k) from pg_catalog.unnest(%(keys)s::text[]) k)
-      and exists (select from pg_catalog.unnest(l.keys) k where k = any (%(keys)s::text[]))
+    delete from mempair.learned_keys l using pg_catalog.unnest(%(keys)s::text[]) k
+    where l.model_id = %(model)s and l.bucket = mempair.bucket(k) and k = any (l.keys)
     returning l.bucket, l.keys, l.ticks
 )
 insert into mempair.learned_keys (model_id, bucket, keys, ticks)
