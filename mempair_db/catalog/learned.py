@@ -29,7 +29,7 @@ TICKS = struct.Struct(">6i")
 
 def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, int]:
     """Return which of these keys the model has learned, and how often: once, if capture was never bypassed."""
-    rows = connection.execute(query("find_learned"), {"model": model_id, "keys": list(keys)}) if keys else ()
+    rows = connection.execute(query("find_learned"), {"model": model_id, "keys": list(set(keys))}) if keys else ()
     return dict(rows)
 
 
