@@ -19,6 +19,7 @@ import psycopg
 from mempair_db.catalog import arrays
 from mempair_db.catalog.queries import query
 
+MANY = 5_000
 BEGIN, END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), b"\xff\xff"
 TEXT, INT8 = 25, 20
 TICK = np.dtype([("length", ">i4"), ("value", ">i8")])
@@ -29,8 +30,10 @@ TICKS = struct.Struct(">6i")
 
 def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, int]:
     """Return which of these keys the model has learned, and how often: once, if capture was never bypassed."""
-    rows = connection.execute(query("find_learned"), {"model": model_id, "keys": list(set(keys))}) if keys else ()
-    return dict(rows)
+    if not keys:
+        return {}
+    name = "find_learned" if len(keys) < MANY else "find_many_learned"
+    return dict(connection.execute(query(name), {"model": model_id, "keys": list(set(keys))}).fetchall())
 
 
 def forget(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> None:

@@ -61,6 +61,13 @@ from pg_catalog.unnest(%(keys)s::text[]) k
 join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = mempair.bucket(k) and k = any (l.keys)
 group by k
 
+-- find_many_learned --
+-- The same, reading all keys once instead of a bucket for every one asked for.
+select l.row_key, count(*)
+from mempair.learned l
+where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
+group by l.row_key
+
 -- forget_learned --
 -- Whatever shared a row with them is written again without them. (unnest of several arrays is Postgres' own, always.)
 with touched as (

@@ -41,7 +41,7 @@ def ticks(connection: Connection, model: int = 1) -> list[tuple[str, int]]:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.lists(KEYS, unique=True, max_size=40), max_size=4), data=st.data())
 def test_what_is_entered_is_found_and_what_is_forgotten_is_gone(
-    connection: Connection, batches: list[list[str]], data: st.DataObject
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, batches: list[list[str]], data: st.DataObject
 ) -> None:
     connection.rollback()
     expected: dict[str, int] = {}
@@ -54,7 +54,9 @@ def test_what_is_entered_is_found_and_what_is_forgotten_is_gone(
     enter(connection, ["another model", *expected], 1, model=2)
     assert ticks(connection) == list(expected.items())
     gone = data.draw(st.lists(st.sampled_from(sorted(expected)), unique=True)) if expected else []
-    assert learned.find(connection, 1, [*gone, *gone, "no such key at all"]) == dict.fromkeys(gone, 1)
+    for many in (5_000, 0):
+        monkeypatch.setattr(learned, "MANY", many)
+        assert learned.find(connection, 1, [*gone, *gone, "no such key at all"]) == dict.fromkeys(gone, 1)
     learned.forget(connection, 1, [*gone, "no such key at all"])
     left = {key: tick for key, tick in expected.items() if key not in gone}
     assert ticks(connection) == list(left.items())
