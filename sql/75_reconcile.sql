@@ -71,7 +71,7 @@ begin
                 where not exists (select from source s where s.row_key = l.row_key)
                   and not exists (select from waiting w where w.op = 2 and w.row_key = l.row_key)
                   and not exists (select from waiting w where w.op = 3)),
-               (select count(*) from (select from learned l group by l.row_key having count(*) > 1) as twice)', model.id)
+               (select count(*) - count(distinct l.row_key) from learned l)', model.id)
         into missed_inserts, missed_deletions, learned_twice;
     select count(*) into triggers from mempair.wrong_triggers(model.id, model.source);
 
