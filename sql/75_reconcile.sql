@@ -29,6 +29,29 @@ begin
     perform mempair.attach_triggers(model_id, source);
 end $$;
 
+-- Keep each key once, at its first tick. The retrain that follows learns every row as often as it finds its key.
+create or replace function mempair.forget_repetitions(model_id integer) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+    with repeated as (
+        select l.bucket, l.row_key, min(l.tick) as tick
+        from mempair.learned l
+        where l.model_id = forget_repetitions.model_id
+        group by l.bucket, l.row_key
+        having count(*) > 1
+    ), touched as (
+        delete from mempair.learned_keys l using repeated r
+        where l.model_id = forget_repetitions.model_id and l.bucket = r.bucket and r.row_key = any (l.keys)
+        returning l.bucket, l.keys, l.ticks
+    )
+    insert into mempair.learned_keys (model_id, bucket, keys, ticks)
+    select forget_repetitions.model_id, t.bucket, array_agg(u.row_key), array_agg(u.tick)
+    from touched t
+    cross join unnest(t.keys, t.ticks) as u(row_key, tick)
+    left join repeated r on r.row_key = u.row_key
+    where r.row_key is null or r.tick = u.tick
+    group by t.bucket
+$$;
+
 -- What the model has learned against what its table holds, in one snapshot: a row must be learned, or wait for it, or
 -- have been refused; a learned row must be there, once, or wait to be forgotten. An UPDATE that escaped capture leaves no
 -- trace that could be compared: if triggers were disabled for long, retrain.
@@ -94,6 +117,9 @@ begin
     if repair and (missed_inserts > 0 or triggers > 0) then
         perform mempair.append_config(model.id, format('reconciled by %s: %s inserts enqueued, %s triggers put right',
                                                        session_user, missed_inserts, triggers));
+    end if;
+    if repair and learned_twice > 0 then
+        perform mempair.forget_repetitions(model.id);
     end if;
     if repair and missed_deletions + learned_twice > 0 then
         perform mempair.retrain(model.name, format('%s deletions escaped capture', missed_deletions + learned_twice));

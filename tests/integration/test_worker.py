@@ -401,7 +401,9 @@ def test_reconcile_repairs_what_was_learned_twice(shop: Shop, superuser: Callabl
     shop.fill(3001, 3001)
     shop.fill(1, 3)
     shop.work()
+    before = shop.sql.execute("select row_key, min(tick) from mempair.learned group by 1 order by 1").fetchall()
     shop.sql.execute("select mempair.reconcile('churn', repair => true)")
+    assert shop.sql.execute("select row_key, tick from mempair.learned order by 1").fetchall() == before
     shop.work()
     assert shop.one("select count(*) from mempair.learned") == 3001
     assert "3 deletions escaped capture" in str(shop.one("select detail from mempair.ledger where kind = 'retrained'"))
