@@ -75,8 +75,8 @@ class Changes:
 
 def read(connection: psycopg.Connection[Any], model: Model, after: int = 0) -> Changes:
     """Read a batch of the model's queue: the events with the smallest numbers, if asked of those `after` a number."""
-    limit = max(1_000, min(BATCH_ROWS, BATCH_BYTES // (12 * model.numbers + 100)))
-    rows = arrays.fetch(connection, model.statement("read_changes"), {"limit": limit, "after": after})
+    values = {"rows": BATCH_ROWS, "bytes": BATCH_BYTES, "after": after}
+    rows = arrays.fetch(connection, model.statement("read_changes"), values)
     rows.sort(key=itemgetter(0))
     seq, op, keys, buckets, x, c, y, at, subjects = columns(rows, 9)
     return Changes(

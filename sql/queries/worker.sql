@@ -30,14 +30,22 @@ for update of s skip locked
 
 -- read_changes --
 -- The smallest numbers of both tables. Never a remembered position: a late commit may have a smaller number. Sorted by
--- the worker: rows come nearly in order, and to find the last number is cheaper than to sort whole rows.
+-- the worker: rows come nearly in order, and to find the last number is cheaper than to sort whole rows. How many fit
+-- into the memory of a batch is told by a few of them.
 select q.seq, q.op, q.row_key, coalesce(mempair.bucket(q.row_key), 0), q.x, q.c, q.y, q.captured_at, q.subject
 from (select * from {a} union all select * from {b}) as q
 where q.seq > %(after)s and q.seq <= (
     select max(s.seq)
     from (
         select n.seq from (select seq from {a} union all select seq from {b}) as n
-        where n.seq > %(after)s order by n.seq limit %(limit)s
+        where n.seq > %(after)s order by n.seq
+        limit (
+            select greatest(1000, least(%(rows)s, %(bytes)s::numeric / (100::numeric + avg(w.size))))::bigint
+            from (
+                select coalesce(pg_catalog.pg_column_size(x), 0) + coalesce(octet_length(c::text), 0) as size
+                from (select x, c from {a} union all select x, c from {b} limit 50) as few
+            ) as w
+        )
     ) as s
 )
 

@@ -307,6 +307,18 @@ def test_truncate_forgets_everything_and_begins_again(shop: Shop) -> None:
     shop.check_ledger()
 
 
+def test_rows_with_long_texts_make_small_batches(shop: Shop) -> None:
+    shop.sql.execute("update mempair.model set status = 'paused'")
+    shop.sql.execute(FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat('x', 50000)"), [1, 5000])
+    with connect(shop.dsn) as connection:
+        batch.prepare(connection)
+        model = models.lease(connection, 1)
+        assert model is not None
+        found = changes.read(connection, model)
+    assert 1_200 < len(found) < 1_400  # 64 MB, of 50 kB and a little more each
+    assert found.seq.tolist() == list(range(1, len(found) + 1))
+
+
 def test_when_too_much_waits_the_table_is_read_instead_of_the_queue(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
