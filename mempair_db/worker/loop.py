@@ -59,9 +59,10 @@ class Turn(NamedTuple):
         """Whether a replay of the table is quicker than the queue.
 
         To find its 100,000 rows a batch looks at all that waits, about 0.35 µs a row. So n waiting rows cost 1.7 n² ps
-        more than to read the table, where every learned row costs 5 µs.
+        more than to read the table, where every learned row costs 5 µs. A model that halts is never retrained unasked.
         """
-        return self.waiting >= BACKLOG and self.waiting**2 >= LEARNED_ROW * self.learned
+        allowed = self.on_exhausted == "retrain" or self.learned == 0
+        return allowed and self.waiting >= BACKLOG and self.waiting**2 >= LEARNED_ROW * self.learned
 
 
 class Worker:

@@ -344,6 +344,8 @@ def test_a_long_queue_beside_many_more_learned_rows_is_worked_off() -> None:
     turn = loop.Turn(1, "m", "ready", None, "retrain", learned=0, waiting=999_999)
     assert not turn.overwhelmed
     assert turn._replace(waiting=1_000_000).overwhelmed
+    assert turn._replace(waiting=1_000_000, on_exhausted="halt").overwhelmed
+    assert not turn._replace(waiting=1_000_000, on_exhausted="halt", learned=1).overwhelmed
     assert not turn._replace(waiting=1_000_000, learned=1_000_000).overwhelmed
     assert turn._replace(waiting=2_000_000, learned=1_000_000).overwhelmed
     assert not turn._replace(waiting=2_000_000, learned=100_000_000).overwhelmed
