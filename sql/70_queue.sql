@@ -33,10 +33,10 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- What waits in both tables of a model. Deletions are counted by their own index. Changes are counted up to 100,000
+-- What waits in both tables of a model, since when the oldest deletion, and the number of the oldest change. Deletions are counted by their own index. Changes are counted up to 100,000
 -- and estimated beyond from the size of the tables, so that looking stays cheap when millions wait.
 create or replace function mempair.pending(
-    model_id integer, out changes bigint, out deletions bigint, out oldest_deletion timestamptz
+    model_id integer, out changes bigint, out deletions bigint, out oldest_deletion timestamptz, out oldest_change bigint
 )
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -47,14 +47,15 @@ begin
     deletions := 0;
     foreach half in array array['a', 'b'] loop
         execute format(
-            'select count(*) as rows, max((q.place::text::point)[0])::bigint + 1 as pages
-             from (select t.ctid as place from mempair.change_%1$s_%2$s t limit 100000) as q', model_id, half) into counted;
+            'select count(*) as rows, max((q.place::text::point)[0])::bigint + 1 as pages, min(q.seq) as oldest
+             from (select t.ctid as place, t.seq from mempair.change_%1$s_%2$s t limit 100000) as q', model_id, half) into counted;
         if counted.rows = 100000 then
             counted.rows := counted.rows * greatest(
                 pg_relation_size(format('mempair.change_%s_%s', model_id, half)::regclass)
                 / current_setting('block_size')::float8 / counted.pages, 1);
         end if;
         changes := changes + counted.rows;
+        oldest_change := least(oldest_change, counted.oldest);
         execute format(
             'select count(*) as rows, min(t.captured_at) as oldest from mempair.change_%1$s_%2$s t
              where t.captured_at is not null', model_id, half) into counted;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import Any
 
 import psycopg
@@ -19,6 +21,7 @@ FIGURES = {
 }
 LAG = {
     "lag_rows": "Captured changes that wait",
+    "lag_seconds": "Age of the oldest change that waits, to a second, as far as this worker has seen it",
     "pending_deletions": "Captured deletions that wait",
     "oldest_pending_deletion_seconds": "Age of the oldest deletion that waits",
 }
@@ -36,6 +39,7 @@ class Metrics:
             name: Gauge(f"mempair_{name}", about, ["model"], registry=registry)
             for name, about in (FIGURES | LAG).items()
         }
+        self._looks: dict[str, deque[tuple[float, int]]] = {}  # per model: when, and what was captured by then
         self._server, _ = start_http_server(port, addr=host, registry=registry)
         self.port = self._server.server_port
 
@@ -49,9 +53,19 @@ class Metrics:
 
     def lag(self, connection: psycopg.Connection[Any]) -> None:
         """Look at what waits."""
-        for model, *values in connection.execute(query("lag")).fetchall():
-            for name, value in zip(LAG, values, strict=True):
+        for model, changes, deletions, deletion_age, oldest, captured in connection.execute(query("lag")).fetchall():
+            age = max(self._age(model, oldest, captured), deletion_age)
+            for name, value in zip(LAG, (changes, age, deletions, deletion_age), strict=True):
                 self._gauges[name].labels(model).set(value)
+
+    def _age(self, model: str, oldest: int | None, captured: int) -> float:
+        """Return for how long the change with this number has waited: since the last look that it was not there."""
+        now = time.monotonic()
+        looks = self._looks.setdefault(model, deque())
+        looks.append((now, captured))
+        while len(looks) > 1 and (oldest is None or looks[1][1] < oldest):
+            looks.popleft()
+        return now - looks[0][0]
 
     def close(self) -> None:
         """Stop serving."""

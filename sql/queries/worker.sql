@@ -210,9 +210,11 @@ on conflict (id) do update set heartbeat_at = clock_timestamp()
 delete from mempair.worker where id = %(id)s or heartbeat_at < now() - interval '1 day'
 
 -- lag --
-select s.model, s.pending_changes, s.pending_deletions,
-       coalesce(extract(epoch from clock_timestamp() - s.oldest_pending_deletion), 0)::float8
-from mempair.model_status s
+-- What waits, and the numbers of the oldest change that does and of the last one captured.
+select m.name, p.changes, p.deletions, coalesce(extract(epoch from clock_timestamp() - p.oldest_deletion), 0)::float8,
+       p.oldest_change,
+       coalesce(pg_catalog.pg_sequence_last_value(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%s_seq', m.id))), 0)
+from mempair.model m cross join lateral mempair.pending(m.id) p
 
 -- mark_dropped_sources --
 select mempair.mark_dropped_sources()

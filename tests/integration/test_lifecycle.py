@@ -153,9 +153,41 @@ def test_the_metrics_tell_what_was_done_and_what_waits(sql: psycopg.Connection[A
     assert float(figures['mempair_rho_spent{model="illness"}']) == one(sql, "select spent from mempair.state")
     assert float(figures['mempair_pending_deletions{model="illness"}']) == 1
     assert float(figures['mempair_oldest_pending_deletion_seconds{model="illness"}']) > 0
+    assert float(figures['mempair_lag_rows{model="illness"}']) == 1
+    assert float(figures['mempair_lag_seconds{model="illness"}']) > 0
     assert float(figures['mempair_gate{model="illness"}']) == 1
     assert float(figures['mempair_regret_bound{model="illness"}']) > 0
     assert float(figures['mempair_batch_seconds_count{model="illness"}']) == 2
+
+
+def test_the_lag_in_seconds_is_the_age_of_the_oldest_change_that_waits(
+    sql: psycopg.Connection[Any], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("mempair_db.worker.metrics.time.monotonic", lambda: now)
+    metrics = Metrics(0)
+
+    def lag() -> float:
+        metrics.lag(sql)
+        return float(metrics._gauges["lag_seconds"].labels("illness")._value.get())
+
+    try:
+        assert lag() == 0
+        now = 10.0
+        insert(sql, patients(np.random.default_rng(1), 1, 3_000))
+        assert lag() == 10  # captured after the last look at the latest
+        now = 30.0
+        insert(sql, patients(np.random.default_rng(2), 3_001, 3_500))
+        assert lag() == 30
+        sql.execute("delete from mempair.change_1_a where seq <= 3000")
+        now = 31.0
+        assert lag() == 21  # since the look at 10 s
+        sql.execute("delete from mempair.change_1_a")
+        assert lag() == 0
+        now = 50.0
+        assert lag() == 0
+    finally:
+        metrics.close()
 
 
 def test_the_log_is_structured_and_holds_no_values(sql: psycopg.Connection[Any], database: str) -> None:

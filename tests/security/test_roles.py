@@ -21,6 +21,7 @@ from mempair_db import cli, demo
 from mempair_db.catalog.resources import directory
 from mempair_db.evidence import checkpoints, keys, verify
 from mempair_db.worker.loop import Worker
+from mempair_db.worker.metrics import Metrics
 
 TABLES = (
     *("model", "former_model", "queue", "learned", "learned_keys", "state", "curvature", "published", "ledger"),
@@ -101,7 +102,7 @@ def test_functions_can_be_executed_exactly_as_listed(site: Any, kind: str) -> No
 
 
 def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
-    """Learning and unlearning are behind us; now update, retrain, too few rows, truncate, erasure, heartbeat."""
+    """Learning and unlearning are behind us; update, retrain, too few rows, truncate, erasure, metrics, heartbeat."""
     worker = Worker(learned.as_("worker"))
     with psycopg.connect(learned.owner, autocommit=True) as owner:
         owner.execute("update customers set age = age + 1 where id = 2")
@@ -126,6 +127,10 @@ def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
             "purged",
         }
         assert owner.execute("select * from mempair.verify_odometer()").fetchall() == []
+        metrics = Metrics(0)
+        with psycopg.connect(learned.as_("worker"), autocommit=True) as own:
+            metrics.lag(own)
+        metrics.close()
         thread = threading.Thread(target=worker.run)
         thread.start()
         deadline = time.monotonic() + 20
