@@ -46,7 +46,7 @@ def test_a_changed_text_is_found_out() -> None:
     note = notes.sign("7 entries\n", KEY)
     assert notes.open_note(note, [OTHER.public, KEY.public]) == "7 entries\n"
     with pytest.raises(errors.VerificationFailed, match="changed after signing"):
-        notes.open_note(note.replace("7", "8"), [KEY.public])
+        notes.open_note(note.replace("7 entries", "8 entries"), [KEY.public])
 
 
 def test_a_key_of_the_same_name_is_not_enough() -> None:
