@@ -60,26 +60,12 @@ create table mempair.queue (
 ) with (fillfactor = 20);
 comment on table mempair.queue is 'Which of a model''s two queue tables, change_<id>_a (0) or change_<id>_b (1), capture writes to.';
 
--- Which rows a model has learned, and when. A row of this table holds the rows of one batch whose keys fall into the
--- same bucket: an entry and an index entry for each of them would take four times the space, and most of the worker's time.
-create table mempair.learned_keys (
+create table mempair.learned (
     model_id integer not null,
-    bucket   integer not null,
-    keys     text[] not null,
-    ticks    bigint[] not null,
-    check (cardinality(keys) = cardinality(ticks)),
-    -- A server that hashes text in another way must not take what a dump brings: no key would be found again.
-    check (bucket = hashtext(keys[1]) & 1023)
-) with (toast_tuple_target = 8160);
-alter table mempair.learned_keys
-    alter column keys set storage external,
-    alter column ticks set storage external;
-create index on mempair.learned_keys (model_id, bucket);
-
-create view mempair.learned as
-select l.model_id, l.bucket, u.row_key, u.tick
-from mempair.learned_keys l, unnest(l.keys, l.ticks) as u(row_key, tick);
-comment on view mempair.learned is 'The learned rows one by one. To find some of them by key, ask for their buckets as well.';
+    row_key  text not null,
+    tick     bigint not null,
+    primary key (model_id, row_key)
+);
 
 -- One row per model, rewritten by every batch: room for in-page updates, and an early vacuum.
 create table mempair.state (

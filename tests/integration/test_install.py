@@ -17,6 +17,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from mempair_db import binaries
+from mempair_db.catalog import learned
 from mempair_db.catalog.connect import connect
 from mempair_db.catalog.install import install, script, uninstall
 from mempair_db.catalog.resources import directory
@@ -91,6 +92,22 @@ def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_databa
         migrate(empty_database, revision)
     install(empty_database)
     assert snapshot(empty_database) == snapshot(database)
+
+
+def test_an_upgrade_keeps_what_was_learned(empty_database: str) -> None:
+    with psycopg.connect(empty_database) as connection:
+        connection.execute((directory("sql") / "install/before.sql").read_text())
+    migrate(empty_database, "0001")
+    rows = [(model, f"key {tick}", tick) for model in (1, 2) for tick in range(1, 5001)]
+    statement = "copy mempair.learned (model_id, row_key, tick) from stdin"
+    with psycopg.connect(empty_database) as connection, connection.cursor().copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
+    install(empty_database)
+    with psycopg.connect(empty_database) as connection:
+        statement = "select model_id, row_key, tick from mempair.learned order by model_id, tick"
+        assert connection.execute(statement).fetchall() == rows
+        assert learned.find(connection, 2, ["key 7", "key 5001"]) == {"key 7": 1}
 
 
 def test_the_printed_script_equals_install(database: str, empty_database: str, tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+-- Which rows a model has learned, and when. A row of this table holds the rows of one batch whose keys fall into the
+-- same bucket: an entry and an index entry for each of them would take four times the space, and most of the worker's time.
+create table mempair.learned_keys (
+    model_id integer not null,
+    bucket   integer not null,
+    keys     text[] not null,
+    ticks    bigint[] not null,
+    check (cardinality(keys) = cardinality(ticks)),
+    -- A server that hashes text in another way must not take what a dump brings: no key would be found again.
+    check (bucket = hashtext(keys[1]) & 1023)
+) with (toast_tuple_target = 8160);
+alter table mempair.learned_keys
+    alter column keys set storage external,
+    alter column ticks set storage external;
+insert into mempair.learned_keys (model_id, bucket, keys, ticks)
+select l.model_id, hashtext(l.row_key) & 1023, array_agg(l.row_key), array_agg(l.tick)
+from mempair.learned l
+group by l.model_id, hashtext(l.row_key) & 1023, l.tick / 100000;
+create index on mempair.learned_keys (model_id, bucket);
+
+drop table mempair.learned;
+create view mempair.learned as
+select l.model_id, l.bucket, u.row_key, u.tick
+from mempair.learned_keys l, unnest(l.keys, l.ticks) as u(row_key, tick);
+comment on view mempair.learned is 'The learned rows one by one. To find some of them by key, ask for their buckets as well.';
+
+-- It returns one more column now, which CREATE OR REPLACE cannot do; what depends on it is made again after this.
+drop function if exists mempair.pending(integer) cascade;
