@@ -33,8 +33,9 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- What waits in both tables of a model, since when the oldest deletion, and the number of the oldest change. Deletions are counted by their own index. Changes are counted up to 100,000
--- and estimated beyond from the size of the tables, so that looking stays cheap when millions wait.
+-- What waits in both tables of a model, since when the oldest deletion, and the number of the oldest change. Deletions
+-- are counted by their own index. Changes are counted up to 100,000 and estimated beyond from the size of the tables,
+-- so that looking stays cheap when millions wait.
 create or replace function mempair.pending(
     model_id integer, out changes bigint, out deletions bigint, out oldest_deletion timestamptz, out oldest_change bigint
 )

@@ -40,9 +40,7 @@ def database(dsn: str | None) -> Iterator[str]:
 def worker(dsn: str) -> Iterator[psutil.Process]:
     """Run `mempair worker` as a process of its own, and end it as an operator would."""
     environment = {**os.environ, "MEMPAIR_DSN": dsn}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mempair_db", "worker"], env=environment, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, "-m", "mempair_db", "worker"], env=environment)
     try:
         yield psutil.Process(process.pid)
     finally:

@@ -14,6 +14,7 @@ import threading
 import time
 from typing import Any, Final
 
+import psutil  # type: ignore[import-untyped]
 import psycopg
 
 from mempair_db.bench import scratch
@@ -146,6 +147,8 @@ def _memory(connection: psycopg.Connection[Any], dsn: str, rows: int) -> list[di
         for block in range(1, 9):
             table.fill(rows)
             while _clock(connection, table) < block * rows:
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    raise RuntimeError("the worker has ended; what it said is above")
                 time.sleep(0.05)
             if block in (1, 2, 4, 8):
                 found.append({"events": block * rows, "MB": process.memory_info().rss / 2**20})
