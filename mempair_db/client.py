@@ -8,9 +8,9 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from mempair_db import server
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.install import install
+from mempair_db.database.connect import connect
+from mempair_db.database.install import install
+from mempair_db.embedded import server
 
 
 class Client:

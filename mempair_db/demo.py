@@ -17,9 +17,10 @@ from rich.progress import Progress
 from rich.syntax import Syntax
 from rich.table import Table
 
-from mempair_db import server, settings
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.install import install
+from mempair_db import settings
+from mempair_db.database.connect import connect
+from mempair_db.database.install import install
+from mempair_db.embedded import server
 from mempair_db.pair import odometer
 from mempair_db.worker.loop import Worker
 

@@ -21,7 +21,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db import errors, settings
-from mempair_db.server import Server
+from mempair_db.embedded.server import Server
 
 OWNER = "mempair_owner"
 OWNER_PASSWORD = "owner"
@@ -87,7 +87,7 @@ def superuser(server_dsn: str) -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def template_database(server_dsn: str) -> Iterator[str]:
     """The name of a database with schema mempair, installed by its owner, to be copied."""
-    from mempair_db.catalog.install import install  # noqa: PLC0415 - only who asks for it needs it
+    from mempair_db.database.install import install  # noqa: PLC0415 - only who asks for it needs it
 
     with fresh_database(server_dsn, "template0") as dsn:
         install(dsn)

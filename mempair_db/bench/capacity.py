@@ -5,8 +5,9 @@
 
 Rows that no model has learned judge. `extra loss` is their mean loss beyond that of the retrained model, and γ bounds
 its expectation while m ≤ `capacity`. `cliff` is the largest m of a grid up to which the extra loss stays within γ. The
-three formulas are those of `replay.cliff`: `capacity` is enforced, the others are not. `paper_capacity` has the printed
-noise, S = G/λ; with the anchored mode's small noise and no regret of learning, the same formula promises far too much.
+three formulas are those of `measure.capacity`: `capacity` is enforced, the others are not. `paper_capacity` has the
+printed noise, S = G/λ; with the anchored mode's small noise and no regret of learning, the same formula promises far
+too much.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ import numpy.typing as npt
 
 from mempair_db.bench import data, plots
 from mempair_db.bench.report import Result, goal, machine
+from mempair_db.measure import capacity as cliff
+from mempair_db.measure import regret as audit
+from mempair_db.offline.stream import Stream
 from mempair_db.pair import bounds, comparators, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.state import State
-from mempair_db.replay import cliff
-from mempair_db.replay import regret as audit
-from mempair_db.replay.stream import Stream
 
 LAM: Final = 0.01
 DELTA: Final = 1e-6

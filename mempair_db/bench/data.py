@@ -27,11 +27,11 @@ import pyarrow.csv as pc
 
 from mempair_db.bench.report import extra
 from mempair_db.errors import InvalidParameter
+from mempair_db.offline.stream import Stream
 from mempair_db.pair.calibration import Epoch, Parameters, calibrate
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.events import INSERT
 from mempair_db.pair.state import Vector
-from mempair_db.replay.stream import Stream
 
 CALIBRATION: Final = 2_000
 """Rows that fix the encoding, or a quarter of the set if that is less."""

@@ -6,7 +6,7 @@ a tick in its place. Their distance is compared with what the noise is made for:
     anchored    S = 2G/(λ(T + t0)), passive G/(λ(T + t0))      Theorem B: never more
     paper       α_T·G/λ, the printed G/λ with the step size it forgot; nothing is promised that holds
 
-Empirical ε is the audit's test (`replay.distinguish`): a lower limit, at 95 %, of the ε that the two worlds show. It
+Empirical ε is the audit's test (`measure.distinguish`): a lower limit, at 95 %, of the ε that the two worlds show. It
 must stay below the claimed one. On the real sets it is tried on the row that came closest to the bound.
 """
 
@@ -21,13 +21,13 @@ import numpy as np
 
 from mempair_db.bench import data, plots
 from mempair_db.bench.report import Result, goal, machine
+from mempair_db.measure import capacity as cliff
+from mempair_db.measure.distinguish import Empirical, Worlds, distinguish, printed_instance, tight_instance
+from mempair_db.measure.leave_one_out import SLACK
+from mempair_db.offline.stream import Stream
 from mempair_db.pair import bounds, comparators, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.state import PAPER
-from mempair_db.replay import cliff
-from mempair_db.replay.distinguish import Empirical, Worlds, distinguish, printed_instance, tight_instance
-from mempair_db.replay.leave_one_out import SLACK
-from mempair_db.replay.stream import Stream
 
 LAM: Final = 0.01
 EPSILON: Final = 1.0

@@ -19,8 +19,8 @@ import psycopg
 
 from mempair_db.bench.report import Result, goal, machine, render
 from mempair_db.bench.scratch import Table, database
-from mempair_db.catalog.ledger import Ledger
-from mempair_db.evidence import merkle, verify
+from mempair_db.ledger import merkle, verify
+from mempair_db.ledger.append import Ledger
 
 __all__ = ["render", "run"]
 

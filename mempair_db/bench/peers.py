@@ -24,10 +24,10 @@ import numpy as np
 from mempair_db.bench import data
 from mempair_db.bench.removal import CertifiedRemoval
 from mempair_db.bench.report import Result, extra, goal, machine, side_by_side, timed
+from mempair_db.measure import capacity as cliff
 from mempair_db.pair import bounds, odometer
 from mempair_db.pair.calibration import Parameters
 from mempair_db.pair.state import Matrix, Vector
-from mempair_db.replay import cliff
 
 EPSILON: Final = 1.0
 DELTA: Final = 1e-4

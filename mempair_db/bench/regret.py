@@ -22,14 +22,14 @@ import numpy as np
 
 from mempair_db.bench import data, plots
 from mempair_db.bench.report import Result, machine
+from mempair_db.measure import kernels
+from mempair_db.measure import regret as audit
+from mempair_db.offline.stream import Stream
 from mempair_db.pair import baselines, comparators, printed
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.curvature import dot
 from mempair_db.pair.losses import value
 from mempair_db.pair.state import Vector, empty
-from mempair_db.replay import kernels
-from mempair_db.replay import regret as audit
-from mempair_db.replay.stream import Stream
 
 LAM: Final = 1e-3
 SETS: Final = {"mnist 3v8": 12_000, "mnist even/odd": 12_000, "adult": 32_561, "covtype": 90_000, "elec2": 45_312}

@@ -13,10 +13,10 @@ import psycopg
 
 from mempair_db.bench import report, scratch
 from mempair_db.bench.report import Result
-from mempair_db.catalog.queries import query
-from mempair_db.replay import leave_one_out, replay
-from mempair_db.replay.export import export
-from mempair_db.replay.folder import Offline, read
+from mempair_db.database.queries import query
+from mempair_db.measure import leave_one_out, replay
+from mempair_db.offline.export import export
+from mempair_db.offline.folder import Offline, read
 from mempair_db.worker.loop import Worker
 
 D = 10

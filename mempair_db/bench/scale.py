@@ -20,7 +20,7 @@ from mempair_db.bench import plots
 from mempair_db.bench.core import rows
 from mempair_db.bench.report import Result, goal, machine
 from mempair_db.bench.scratch import Table, database
-from mempair_db.catalog.connect import connect
+from mempair_db.database.connect import connect
 from mempair_db.pair import events
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.curvature import DENSE

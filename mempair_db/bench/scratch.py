@@ -16,9 +16,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from mempair_db import server
-from mempair_db.catalog import arrays
-from mempair_db.catalog.install import install
+from mempair_db.database import arrays
+from mempair_db.database.install import install
+from mempair_db.embedded import server
 
 
 @contextmanager

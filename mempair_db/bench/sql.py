@@ -18,7 +18,7 @@ from psycopg import sql
 
 from mempair_db.bench.report import Result, goal, machine, render, side_by_side, timed
 from mempair_db.bench.scratch import Table, database
-from mempair_db.catalog import arrays
+from mempair_db.database import arrays
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.purge import purge
 

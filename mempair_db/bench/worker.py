@@ -20,9 +20,9 @@ import psycopg
 from mempair_db.bench import scratch
 from mempair_db.bench.report import Result, goal, machine, render
 from mempair_db.bench.scratch import Table
-from mempair_db.catalog import models
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.queries import query
+from mempair_db.database import models
+from mempair_db.database.connect import connect
+from mempair_db.database.queries import query
 from mempair_db.worker import batch, changes
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.purge import purge

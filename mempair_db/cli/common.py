@@ -10,9 +10,9 @@ from psycopg.rows import dict_row
 from rich.console import Console
 from rich.table import Table
 
-from mempair_db import server
-from mempair_db.catalog import queries
-from mempair_db.catalog.connect import connect
+from mempair_db.database import queries
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
 
 app = typer.Typer(
     no_args_is_help=True,

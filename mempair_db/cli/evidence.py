@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from mempair_db import server
-from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, show, talk
-from mempair_db.evidence import checkpoints, keys
-from mempair_db.evidence.keys import PublicKey
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
+from mempair_db.ledger import checkpoints, keys
+from mempair_db.ledger.keys import PublicKey
 
 odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.")
 keys_app = group("keys", "The key that signs checkpoints and receipts. It never enters the database.")
@@ -99,7 +99,7 @@ def odometer_behind(
     as_json: AsJson = False,
 ) -> None:
     """Tell whether this database is an older copy, and which erasures must be done again; exit code 5 if there are."""
-    from mempair_db.evidence import behind  # noqa: PLC0415 - DuckDB takes a moment to import
+    from mempair_db.ledger import restored as behind  # noqa: PLC0415 - DuckDB takes a moment to import
 
     with connect(server.ensure(dsn)) as connection:
         missing = behind.erasures_to_redo(connection, file, receipt or [])

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from mempair_db import server
-from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, Name, group, query, rows, show, talk
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
 
 model_app = group("model", "Declare, list, pause and drop models.")
 

@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-from mempair_db import server
-from mempair_db.catalog.connect import connect
 from mempair_db.cli.bench import Quick, bench_app
 from mempair_db.cli.bench import _print as print_result
 from mempair_db.cli.common import AsJson, Dsn, app, out, show, talk
 from mempair_db.cli.evidence import KeyFile
 from mempair_db.cli.start import sql_app
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
 from mempair_db.errors import InvalidParameter
-from mempair_db.evidence import keys
+from mempair_db.ledger import keys
 
 MaybeName = Annotated[str | None, typer.Argument(help="The model's name; may be left out if there is only one.")]
 From = Annotated[
@@ -41,8 +41,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write ledger, constants and learned order to Parquet and a DuckDB file, for work away from production."""
-    from mempair_db.replay.export import export as write  # noqa: PLC0415 - DuckDB and Arrow take a moment to import
-    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+    from mempair_db.offline.export import export as write  # noqa: PLC0415 - DuckDB and Arrow take a moment to import
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
 
     if rows:
         talk.print(
@@ -78,9 +78,9 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Rebuild the model from the surviving rows and compare it with the live one; exit code 5 if they do not agree."""
-    from mempair_db.replay import folder as folders  # noqa: PLC0415
-    from mempair_db.replay import replay as replays  # noqa: PLC0415
-    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+    from mempair_db.measure import replay as replays  # noqa: PLC0415
+    from mempair_db.offline import folder as folders  # noqa: PLC0415
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
 
     bars = shown_on(talk)
     with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
@@ -98,7 +98,7 @@ def replay(
     if as_json:
         print(json.dumps({**asdict(result), "holds": result.holds}, indent=2))  # noqa: T201
     else:
-        from mempair_db.replay import words  # noqa: PLC0415
+        from mempair_db.pages import text as words  # noqa: PLC0415
 
         for line in words.comparison(result):
             out.print(line, highlight=False, soft_wrap=True)
@@ -117,10 +117,10 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Measure every promise on the surviving rows; a verdict per claim, exit code 5 if one fails."""
-    from mempair_db.replay import audit as audits  # noqa: PLC0415
-    from mempair_db.replay import folder as folders  # noqa: PLC0415
-    from mempair_db.replay import words  # noqa: PLC0415
-    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+    from mempair_db.measure import audit as audits  # noqa: PLC0415
+    from mempair_db.offline import folder as folders  # noqa: PLC0415
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+    from mempair_db.pages import text as words  # noqa: PLC0415
 
     bars = shown_on(talk)
     signer = keys.load(key or keys.default_path()) if attest else None
@@ -134,7 +134,7 @@ def audit(
             out.print(line, highlight=False, soft_wrap=True)
         talk.print(f"{result.summary()}. {words.ONE_RECORD}", highlight=False)
     if signer is not None:
-        from mempair_db.replay.attest import attest as enter  # noqa: PLC0415
+        from mempair_db.measure.attest import attest as enter  # noqa: PLC0415
 
         with connect(server.ensure(dsn), autocommit=True) as connection:
             seq = enter(connection, number, result, signer)
@@ -153,10 +153,10 @@ def report(
     dsn: Dsn = None,
 ) -> None:
     """Write one self-contained page: what was forgotten and when, the budget, the verdicts, what is open."""
-    from mempair_db.replay import audit as audits  # noqa: PLC0415
-    from mempair_db.replay import folder as folders  # noqa: PLC0415
-    from mempair_db.replay.report import render  # noqa: PLC0415
-    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+    from mempair_db.measure import audit as audits  # noqa: PLC0415
+    from mempair_db.offline import folder as folders  # noqa: PLC0415
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+    from mempair_db.pages.report import render  # noqa: PLC0415
 
     bars = shown_on(talk)
     with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
@@ -188,10 +188,11 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Try parameters out before production, and recommend some for a stated need."""
-    from mempair_db.replay import advice as advices  # noqa: PLC0415
-    from mempair_db.replay import simulate as simulation  # noqa: PLC0415
-    from mempair_db.replay.table import load  # noqa: PLC0415
-    from mempair_db.replay.talk import shown_on  # noqa: PLC0415
+    from mempair_db.measure import advice as advices  # noqa: PLC0415
+    from mempair_db.measure import simulate as simulation  # noqa: PLC0415
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+    from mempair_db.offline.table import load  # noqa: PLC0415
+    from mempair_db.pages.advice import render  # noqa: PLC0415
 
     columns = [name.strip() for name in features.split(",")] if features else None
     place = None if Path(source).exists() else server.ensure(dsn)
@@ -209,7 +210,7 @@ def simulate(
     results = simulation.simulate(table, wanted, delta=delta, draws=draws, bars=shown_on(talk))
     advice = advices.advise(results, most_loss)
     if page is not None:
-        page.write_text(advices.render(source, results, advice), encoding="utf-8")
+        page.write_text(render(source, results, advice), encoding="utf-8")
         talk.print(f"{page} is written.", highlight=False)
     if as_json:
         answer = {"need": advice.need, "reason": advice.reason, "parameters": advice.sql()}
@@ -242,6 +243,6 @@ def bench_replay(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None)
 @sql_app.command("duckdb")
 def sql_duckdb() -> None:
     """Print the views that an export's DuckDB file has."""
-    from mempair_db.replay.export import VIEWS  # noqa: PLC0415
+    from mempair_db.offline.export import VIEWS  # noqa: PLC0415
 
     print(VIEWS.read_text(encoding="utf-8"), end="")  # noqa: T201

@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from mempair_db import errors, server
-from mempair_db.catalog.connect import connect
+from mempair_db import errors
 from mempair_db.cli.common import Dsn, Name, app, query, talk
 from mempair_db.cli.evidence import KeyFile, PublicKeys, trusted
-from mempair_db.evidence import keys, page, receipts
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
+from mempair_db.ledger import keys, receipts
+from mempair_db.pages import receipt as page
 
 
 class Format(str, Enum):

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 from psycopg import sql
 
-from mempair_db import errors, server
-from mempair_db.catalog.connect import connect
+from mempair_db import errors
 from mempair_db.cli.common import Dsn, app, query, talk
 from mempair_db.cli.start import sql_app
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
 
 Roles = Annotated[list[str] | None, typer.Option(help="A role; may be repeated.")]
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from mempair_db import binaries, server
 from mempair_db.cli.common import Dsn, app, group, out, talk
+from mempair_db.embedded import binaries, server
 
 sql_app = group("sql", "Print SQL for a database administrator.")
 
@@ -45,7 +45,7 @@ def psql(dsn: Dsn = None) -> None:
 @app.command()
 def install(dsn: Dsn = None) -> None:
     """Install schema mempair, or bring it up to date."""
-    from mempair_db.catalog import install as schema  # noqa: PLC0415 - Alembic takes a moment to import
+    from mempair_db.database import install as schema  # noqa: PLC0415 - Alembic takes a moment to import
 
     schema.install(server.ensure(dsn))
     talk.print("Schema mempair is installed.")
@@ -54,7 +54,7 @@ def install(dsn: Dsn = None) -> None:
 @app.command()
 def uninstall(dsn: Dsn = None, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove schema mempair, its triggers and everything learned. Your tables stay."""
-    from mempair_db.catalog import install as schema  # noqa: PLC0415
+    from mempair_db.database import install as schema  # noqa: PLC0415
 
     if not yes:
         typer.confirm("Remove all models, their ledgers and the schema mempair?", abort=True, err=True)
@@ -65,6 +65,6 @@ def uninstall(dsn: Dsn = None, yes: Annotated[bool, typer.Option("--yes", help="
 @sql_app.command("install")
 def sql_install() -> None:
     """Print what `mempair install` does to an empty database."""
-    from mempair_db.catalog import install as schema  # noqa: PLC0415
+    from mempair_db.database import install as schema  # noqa: PLC0415
 
     print(schema.script())  # noqa: T201

@@ -10,9 +10,9 @@ import typer
 from rich.live import Live
 from rich.progress import Progress
 
-from mempair_db import server
-from mempair_db.catalog.connect import connect
 from mempair_db.cli.common import AsJson, Dsn, Name, app, model_id, out, query, rows, show, table, talk
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
 
 
 @app.command()

@@ -14,18 +14,18 @@ import numpy as np
 import psycopg
 from psycopg import IsolationLevel
 
-from mempair_db.catalog import arrays, learned, models
-from mempair_db.catalog.connect import refuse_shadows
-from mempair_db.catalog.models import Model
-from mempair_db.catalog.queries import query
+from mempair_db.database import arrays, learned, models
+from mempair_db.database.connect import refuse_shadows
+from mempair_db.database.faults import point
+from mempair_db.database.models import Model
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Outcome, Record
 from mempair_db.pair.calibration import calibrate
 from mempair_db.pair.model import Applied
 from mempair_db.pair.odometer import UNITS
 from mempair_db.pair.state import to_checkpoint
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes, Plan, plan
-from mempair_db.worker.faults import point
-from mempair_db.worker.record import Outcome, Record
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from mempair_db.catalog import arrays
-from mempair_db.catalog.models import Model
+from mempair_db.database import arrays
+from mempair_db.database.models import Model
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
 

@@ -16,12 +16,12 @@ import psycopg
 from psycopg import errors as pg
 
 from mempair_db import __version__
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.queries import query
+from mempair_db.database.connect import connect
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Outcome
 from mempair_db.worker import batch
 from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import purge
-from mempair_db.worker.record import Outcome
 from mempair_db.worker.retrain import retrain
 
 log = logging.getLogger("mempair.worker")

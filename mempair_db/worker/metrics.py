@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from mempair_db.catalog.queries import query
-from mempair_db.worker.record import Outcome
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Outcome
 
 FIGURES = {
     "gate": "1 when the model predicts",

@@ -13,9 +13,9 @@ import psycopg
 from psycopg import sql
 from psycopg.errors import LockNotAvailable
 
-from mempair_db.catalog import models
-from mempair_db.catalog.queries import query
-from mempair_db.worker.record import Record
+from mempair_db.database import models
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Record
 
 
 def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:

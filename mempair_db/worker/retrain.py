@@ -17,14 +17,14 @@ import numpy as np
 import psycopg
 from psycopg import Rollback
 
-from mempair_db.catalog import arrays, learned, models
-from mempair_db.catalog.models import Model
-from mempair_db.catalog.queries import query
+from mempair_db.database import arrays, learned, models
+from mempair_db.database.faults import point
+from mempair_db.database.models import Model
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Outcome, Record
 from mempair_db.worker import batch
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
-from mempair_db.worker.faults import point
-from mempair_db.worker.record import Outcome, Record
 
 
 def retrain(

@@ -13,8 +13,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from mempair_db.catalog import models
-from mempair_db.catalog.connect import connect
+from mempair_db.database import models
+from mempair_db.database.connect import connect
 from mempair_db.pair import events
 from mempair_db.pair import state as states
 from mempair_db.pair.state import State

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mempair_db.worker import batch, faults
+from mempair_db.database import faults
+from mempair_db.worker import batch
 from mempair_db.worker.loop import Worker
 
 

@@ -17,9 +17,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from mempair_db.catalog.install import install
-from mempair_db.server import Server
-from mempair_db.worker import faults, record
+from mempair_db.database import faults
+from mempair_db.database.install import install
+from mempair_db.embedded.server import Server
+from mempair_db.ledger import record
 from mempair_db.worker.loop import Worker
 
 from .conftest import CREATE, Story, ended, same

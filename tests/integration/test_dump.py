@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from mempair_db import binaries
+from mempair_db.embedded import binaries
 from mempair_db.errors import VerificationFailed
-from mempair_db.evidence.behind import erasures_to_redo
-from mempair_db.replay.export import export
+from mempair_db.ledger.restored import erasures_to_redo
+from mempair_db.offline.export import export
 from mempair_db.worker.loop import Worker
 
 PREDICTIONS = "select id, mempair_predict('m', t) from t order by id"

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.install import install
-from mempair_db.server import Server
+from mempair_db.database.connect import connect
+from mempair_db.database.install import install
+from mempair_db.embedded.server import Server
 from mempair_db.worker import batch
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.purge import rewrite

@@ -16,11 +16,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from mempair_db import binaries
-from mempair_db.catalog import learned
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.install import install, script, uninstall
-from mempair_db.catalog.resources import directory
+from mempair_db.database import learned
+from mempair_db.database.connect import connect
+from mempair_db.database.install import install, script, uninstall
+from mempair_db.database.resources import directory
+from mempair_db.embedded import binaries
 from mempair_db.errors import NotInstalled, UnsupportedRelation
 
 # Everything that says what the database is, without oids, which differ between databases.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mempair_db.catalog import learned
+from mempair_db.database import learned
 
 # Postgres keeps neither a zero byte nor half a surrogate pair.
 KEYS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)

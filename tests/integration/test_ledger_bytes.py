@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from mempair_db.catalog.ledger import Entry, chain
-from mempair_db.evidence.verify import duckdb_macros
+from mempair_db.ledger.entry import Entry, chain
+from mempair_db.ledger.verify import duckdb_macros
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_901, timezone.utc)
 LONG = 2**63 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from mempair_db.catalog import models
+from mempair_db.database import models
 from mempair_db.worker import batch
 from mempair_db.worker.loop import Worker
 

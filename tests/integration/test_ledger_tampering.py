@@ -15,9 +15,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from mempair_db import errors
-from mempair_db.catalog.ledger import GENESIS, Entry, chain
-from mempair_db.evidence import checkpoints, keys, merkle, notes, verify
-from mempair_db.evidence.notes import Checkpoint
+from mempair_db.ledger import checkpoints, keys, merkle, notes, verify
+from mempair_db.ledger.entry import GENESIS, Entry, chain
+from mempair_db.ledger.notes import Checkpoint
 from mempair_db.worker.loop import Worker
 
 KEY = keys.SigningKey.new("db.example.org")

@@ -16,7 +16,8 @@ import psycopg
 import pytest
 
 from mempair_db import cli, errors
-from mempair_db.evidence import keys, notes, page, receipts
+from mempair_db.ledger import keys, notes, receipts
+from mempair_db.pages import receipt as page
 from mempair_db.pair.odometer import UNITS, epsilon_of
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.retrain import retrain

@@ -19,11 +19,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from mempair_db import binaries, errors, settings
-from mempair_db.server import Server, ensure
+from mempair_db import errors, settings
+from mempair_db.embedded import binaries
+from mempair_db.embedded.server import Server, ensure
 
 FAST = {"fsync": "off", "full_page_writes": "off"}
-START = "import sys, pathlib; from mempair_db.server import Server; print(Server(pathlib.Path(sys.argv[1])).start())"
+START = (
+    "import sys, pathlib; from mempair_db.embedded.server import Server; "
+    "print(Server(pathlib.Path(sys.argv[1])).start())"
+)
 
 only_root = pytest.mark.skipif(not settings.is_root(), reason="about what root does differently")
 

@@ -10,15 +10,15 @@ import numpy as np
 import psycopg
 import pytest
 
-from mempair_db.catalog import models
-from mempair_db.catalog.connect import connect
-from mempair_db.catalog.queries import query
+from mempair_db.database import faults, models
+from mempair_db.database.connect import connect
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Outcome
 from mempair_db.pair.model import MemoryPair
 from mempair_db.pair.state import State
-from mempair_db.worker import batch, changes, faults, loop
+from mempair_db.worker import batch, changes, loop
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
-from mempair_db.worker.record import Outcome
 from mempair_db.worker.retrain import retrain
 
 CREATE = """

@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from mempair_db import errors
-from mempair_db.catalog.install import install
+from mempair_db.database.install import install
 from mempair_db.worker.loop import Worker
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mempair_db.catalog.install import install
-from mempair_db.server import Server
+from mempair_db.database.install import install
+from mempair_db.embedded.server import Server
 
 MODELS = """
 create table customers (id int primary key, age int, plan text, churned boolean, income float8);

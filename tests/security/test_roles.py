@@ -18,8 +18,8 @@ from psycopg.conninfo import make_conninfo
 from rich.console import Console
 
 from mempair_db import cli, demo
-from mempair_db.catalog.resources import directory
-from mempair_db.evidence import checkpoints, keys, verify
+from mempair_db.database.resources import directory
+from mempair_db.ledger import checkpoints, keys, verify
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.metrics import Metrics
 
@@ -191,7 +191,7 @@ def test_the_auditor_verifies_and_signs_without_seeing_anything_learned(learned:
 
 
 def test_models_created_later_and_upgrades_are_covered_and_revoking_takes_everything_back(learned: Any) -> None:
-    from mempair_db.catalog.install import install  # noqa: PLC0415
+    from mempair_db.database.install import install  # noqa: PLC0415
 
     with psycopg.connect(learned.owner, autocommit=True) as owner:
         owner.execute(

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mempair_db.catalog.install import script
-from mempair_db.catalog.resources import directory, sql_files
+from mempair_db.database.install import script
+from mempair_db.database.resources import directory, sql_files
 
 # Of every kind that is generated: text and no text, classifier and regression, partitions, a subject.
 MODELS = """

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mempair_db.measure import distinguish
 from mempair_db.pair import bounds
-from mempair_db.replay import distinguish
 
 
 def test_the_tight_instance_attains_theorem_b() -> None:

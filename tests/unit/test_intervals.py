@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from mempair_db.replay import intervals
+from mempair_db.measure import intervals
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from mempair_db.evidence import merkle
+from mempair_db.ledger import merkle
 
 ENTRIES = [bytes([i]) * (i % 5) + b"entry" for i in range(33)]
 LEAVES = [merkle.leaf_hash(entry) for entry in ENTRIES]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mempair_db import errors
-from mempair_db.evidence import keys, notes
-from mempair_db.evidence.keys import PublicKey, SigningKey
-from mempair_db.evidence.notes import Checkpoint
+from mempair_db.ledger import keys, notes
+from mempair_db.ledger.keys import PublicKey, SigningKey
+from mempair_db.ledger.notes import Checkpoint
 
 KEY = SigningKey.new("db.example.org")
 OTHER = SigningKey.new("db.example.org")

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mempair_db.replay.svg import Plot, Series, draw, figure, nice_ticks, short
+from mempair_db.pages.svg import Plot, Series, draw, figure, nice_ticks, short
 
 
 def plot(**options: object) -> Plot:

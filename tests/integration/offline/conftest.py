@@ -15,8 +15,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from mempair_db.replay.export import export
-from mempair_db.replay.folder import Offline, read
+from mempair_db.offline.export import export
+from mempair_db.offline.folder import Offline, read
 from mempair_db.worker.loop import Worker
 
 ROWS = 2_500

@@ -14,12 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 from mempair_db.cli import app
-from mempair_db.evidence import keys, notes
+from mempair_db.ledger import keys, notes
+from mempair_db.measure import audit, leave_one_out, regret, replay
+from mempair_db.measure import capacity as cliff
+from mempair_db.offline import stream
+from mempair_db.offline.folder import read
 from mempair_db.pair import bounds, events
 from mempair_db.pair.comparators import best_static, row_losses
 from mempair_db.pair.state import empty, to_bytes
-from mempair_db.replay import audit, cliff, leave_one_out, regret, replay, stream
-from mempair_db.replay.folder import read
 
 TINY = audit.Effort(leave_out=8, samples=1_000, draws=2)
 

@@ -15,9 +15,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
-from mempair_db.replay import replay, route
-from mempair_db.replay.export import VIEWS, export
-from mempair_db.replay.folder import read
+from mempair_db.measure import replay
+from mempair_db.offline import route
+from mempair_db.offline.export import VIEWS, export
+from mempair_db.offline.folder import read
 
 
 def test_rows_leave_only_when_asked_for(shop: Any, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from mempair_db.cli import app
 from mempair_db.errors import InvalidParameter
+from mempair_db.measure import replay
+from mempair_db.offline.folder import read
 from mempair_db.pair.state import to_bytes
-from mempair_db.replay import replay
-from mempair_db.replay.folder import read
 
 
 def test_without_deletions_the_replay_equals_the_live_state_bit_for_bit(shop: Any, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mempair_db.cli import app
-from mempair_db.replay import audit
-from mempair_db.replay.report import render
+from mempair_db.measure import audit
+from mempair_db.pages.report import render
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from mempair_db.cli import app
 from mempair_db.errors import InvalidParameter, UnknownColumn
-from mempair_db.replay.advice import advise, render, varying
-from mempair_db.replay.simulate import PATTERNS, scenarios, simulate
-from mempair_db.replay.table import Table, load
+from mempair_db.measure.advice import advise, varying
+from mempair_db.measure.simulate import PATTERNS, scenarios, simulate
+from mempair_db.offline.table import Table, load
+from mempair_db.pages.advice import render
 
 ROWS = 3_000
 

@@ -1,0 +1,121 @@
+"""A signed deletion receipt: the database's document, proofs of inclusion, a checkpoint, a signature.
+
+`mempair.receipt` says what was done. Here each ledger entry gets a proof that it is under a signed Merkle root, and the
+whole is signed: SHA-256 of the canonical JSON (keys sorted, no spaces, UTF-8; no floats, numbers with a fraction are
+texts) in a signed note. Who has the public key and the key value checks all of it without the database.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+
+from mempair_db import __version__, errors
+from mempair_db.database.queries import query
+from mempair_db.ledger import merkle, notes, verify
+from mempair_db.ledger.entry import Entry, make_tag
+from mempair_db.ledger.keys import PublicKey, SigningKey
+from mempair_db.ledger.notes import Checkpoint
+
+DOCUMENT: Final = "mempair deletion receipt"
+FIRST: Final = ("document", "version", "model", "source", "key_is", "key", "issued", "issuer", "deletions")
+DELETION: Final = (
+    *("row", "kind", "requested", "executed", "algorithm", "version", "statement"),
+    *("epsilon_record", "epsilon_epoch", "epsilon_budget", "delta"),
+)
+Document = dict[str, Any]
+
+
+def issue(
+    connection: psycopg.Connection[Any], name: str, key_value: str, key: SigningKey, *, consume: bool = False
+) -> Document | None:
+    """Return the signed receipt, or None if there is nothing to certify. Consumed only if the caller commits."""
+    connection.execute("set transaction isolation level repeatable read")
+    row = connection.execute(query("evidence_receipt"), {"name": name, "key": key_value, "consume": consume}).fetchone()
+    if row is None or row[0] is None:
+        return None
+    document: Document = row[0]
+    leaves: list[bytes] = []
+    auditor = verify.Auditor()
+    for entry in verify.ledger_rows(connection, document["model_id"]):
+        if not auditor.feed([entry]):
+            break
+        leaves.append(merkle.leaf_hash(entry[12]))
+    ((_, _, counters),) = verify.find(connection, name)
+    auditor.finish(counters).require(name)  # never certify a ledger that does not hold
+    for deletion in document["deletions"]:
+        proof = merkle.inclusion_proof(leaves, deletion["entry"]["seq"] - 1)
+        deletion["proof"] = [base64.b64encode(node).decode() for node in proof]
+    document["deletions"] = [_in_order(deletion, DELETION) for deletion in document["deletions"]]
+    checkpoint = Checkpoint(notes.origin(key.public, document["model_id"], name), len(leaves), auditor.tree.root())
+    document["issuer"] = f"mempair_db {__version__}"
+    document["public_key"] = str(key.public)
+    document["checkpoint"] = notes.sign(checkpoint.text(), key)
+    document["signature"] = notes.sign(_digest_text(document), key)
+    return _in_order(document, FIRST)
+
+
+def _in_order(fields: Document, order: Sequence[str]) -> Document:
+    """Put what people look for first; the signature does not depend on the order."""
+    return dict(sorted(fields.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+
+
+def canonical(document: Document) -> bytes:
+    """Return the bytes that are signed: everything but the signature itself."""
+    content = {name: value for name, value in document.items() if name != "signature"}
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _digest_text(document: Document) -> str:
+    return f"{DOCUMENT}\nsha256 {hashlib.sha256(canonical(document)).hexdigest()}\n"
+
+
+def check(document: Document, keys: Sequence[PublicKey], key_value: str | None = None) -> list[str]:
+    """Check a receipt offline and return what holds; the first thing that does not raises VerificationFailed."""
+    try:
+        return _check(document, keys, key_value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise errors.VerificationFailed(f"This is no complete receipt ({type(error).__name__}: {error}).") from error
+
+
+def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None) -> list[str]:
+    if document["document"] != DOCUMENT or document["version"] != 1:
+        raise errors.VerificationFailed("This is no receipt of a version that is known here.")
+    if notes.open_note(document["signature"], keys) != _digest_text(document):
+        raise errors.VerificationFailed("The receipt was changed after it was signed.")
+    checkpoint = Checkpoint.open(document["checkpoint"], keys)
+    origins = {notes.origin(key, document["model_id"], document["model"]) for key in keys}
+    if checkpoint.origin not in origins:
+        raise errors.VerificationFailed(f"The checkpoint is of another ledger: {checkpoint.origin}.")
+    good = ["the signature is by a key you trust, and nothing was changed since"]
+    if key_value is not None:
+        if key_value != document["key"]:
+            raise errors.VerificationFailed("The receipt is for another key value than yours.")
+        good.append("it is for your key value")
+    for deletion in document["deletions"]:
+        entry = _entry(deletion["entry"])
+        proof = [base64.b64decode(node, validate=True) for node in deletion["proof"]]
+        leaf = merkle.leaf_hash(entry.body())
+        if not merkle.included(leaf, entry.seq - 1, checkpoint.size, proof, checkpoint.root):
+            raise errors.VerificationFailed(f"Ledger entry {entry.seq} is not under the signed root.")
+        tag = make_tag(bytes.fromhex(deletion["salt"]), document["key"])
+        if entry.tag is None or not hmac.compare_digest(entry.tag, tag):
+            raise errors.VerificationFailed(f"The tag of ledger entry {entry.seq} is not made from the key value.")
+        good.append(
+            f"row {deletion['row']} ({deletion['kind']}): asked {deletion['requested']}, done {deletion['executed']}, "
+            f"epsilon {deletion['epsilon_record']} for it, {deletion['epsilon_epoch']} for all of the epoch, "
+            f"delta {deletion['delta']}; ledger entry {entry.seq} carries the key's tag and is under the signed root"
+        )
+    return good
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    at = datetime.fromisoformat(fields["at"].replace("Z", "+00:00"))
+    return Entry(**{**fields, "at": at, "tag": bytes.fromhex(fields["tag"])})

@@ -1,0 +1,110 @@
+"""What a transaction leaves in writing: ledger entries, receipts, rejected rows. Collected, then written at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import psycopg
+
+from mempair_db import __version__
+from mempair_db.database import models
+from mempair_db.database.faults import point
+from mempair_db.database.models import Model
+from mempair_db.database.queries import query
+from mempair_db.ledger.append import Ledger
+from mempair_db.ledger.entry import new_tag
+
+
+@dataclass
+class Outcome:
+    """What one transaction did to a model."""
+
+    learned: int = 0
+    unlearned: int = 0
+    cancelled: int = 0
+    rejected: int = 0
+    retrained: bool = False
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)  # where the model stands afterwards, for the metrics
+
+    @property
+    def worked(self) -> bool:
+        """Whether anything changed, so that it is worth looking again at once."""
+        return bool(self.learned or self.unlearned or self.cancelled or self.rejected or self.notes)
+
+
+class Record:
+    """The writing of one transaction on one model, whose state row is locked."""
+
+    def __init__(self, model: Model) -> None:
+        """Continue the model's ledger."""
+        self.model = model
+        self.outcome = Outcome()
+        self.at = datetime.now(timezone.utc)
+        self._ledger = Ledger(model.id, model.ledger_seq, model.ledger_hash, self.at)
+        self._receipts: list[tuple[Any, ...]] = []
+        self._rejected: list[tuple[Any, ...]] = []
+
+    def enter(self, kind: str, *, clock: int | None = None, rho_spent: int | None = None, **fields: Any) -> int:
+        """Add a ledger entry; clock and total are the model's present ones unless given."""
+        pair = self.model.pair
+        if clock is None:
+            clock = pair.tally("clock") if pair.epoch else 0
+        if rho_spent is None:
+            rho_spent = pair.odometer.spent if pair.epoch else 0
+        return self._ledger.append(kind, epoch=self.model.epoch, clock=clock, rho_spent=rho_spent, **fields)
+
+    def deletion(
+        self, entry: str, kind: str, key: str, requested: datetime | None, subject: str | None, **fields: Any
+    ) -> None:
+        """Add the entry of one deleted row, and the receipt that can open its tag with the key, or with the subject."""
+        tag, salt = new_tag(key if subject is None else subject)
+        seq = self.enter(entry, rows=1, tag=tag, **fields)
+        promise = self.model.pair.parameters
+        terms = (promise.unlearner, promise.epsilon, promise.delta, __version__)
+        self._receipts.append((self.model.id, key, subject, tag, salt, seq, requested, self.at, kind, *terms))
+        if entry == "unlearned":
+            self.outcome.unlearned += 1
+        else:
+            self.outcome.cancelled += 1
+
+    def reject(self, seq: int, key: str, op: int, reason: str) -> None:
+        """Keep key and reason of an event that was refused, never its values."""
+        self._rejected.append((self.model.id, seq, key, op, reason))
+        self.outcome.rejected += 1
+
+    def note(self, text: str) -> None:
+        """Tell whoever watches the worker."""
+        self.outcome.notes.append(text)
+
+    def write(self, connection: psycopg.Connection[Any]) -> None:
+        """Write everything, and with it the state it describes."""
+        if self._rejected:
+            self.enter("rejected", rows=len(self._rejected))
+        for name, rows in (("copy_receipts", self._receipts), ("copy_rejected", self._rejected)):
+            if rows:
+                with connection.cursor().copy(query(name)) as copy:
+                    for row in rows:
+                        copy.write_row(row)
+        point("receipts written")
+        self._ledger.write(connection)
+        point("ledger written")
+        self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
+        models.save(connection, self.model)
+        point("state written")
+        self.outcome.figures = _figures(self.model)
+
+
+def _figures(model: Model) -> dict[str, float]:
+    pair = model.pair
+    if pair.epoch is None:
+        return {"gate": 0.0}
+    return {
+        "gate": float(pair.ready),
+        "clock": pair.tally("clock"),
+        "regret_bound": pair.regret_bound(),
+        "rho_spent": pair.odometer.spent,
+        "rho_left": pair.odometer.remaining,
+    }

@@ -1,0 +1,1 @@
+"""Replay what was taken away, and measure whether every claim holds."""

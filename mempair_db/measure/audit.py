@@ -1,0 +1,255 @@
+"""`mempair audit`: every promise as a claim, measured on the exported rows, with a verdict (theory 5).
+
+A claim holds, fails, is open (something waits to be done before it can be judged), or was not measured, with a reason.
+One failed claim fails the audit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from mempair_db import __version__
+from mempair_db.measure import capacity as cliff
+from mempair_db.measure import distinguish, leave_one_out, regret, replay
+from mempair_db.measure.claims import FAILS, FROM_THE_LEDGER, HOLDS, OPEN, SKIPPED, Claim
+from mempair_db.offline import stream
+from mempair_db.offline.folder import Offline
+from mempair_db.offline.progress import Bars, silent
+from mempair_db.pair import odometer
+
+LEAST: Final = 50
+"""Rows without which nothing is worth measuring."""
+
+SHARP: Final = 0.5
+"""The share of a claimed ε that the distinguishing test must prove on the tight instance to count as sharp."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure."""
+
+    leave_out: int = 40
+    samples: int = 60_000
+    draws: int = 5
+    seed: int = 0
+
+
+QUICK: Final = Effort(leave_out=10, samples=4_000, draws=2)
+
+
+@dataclass
+class Audit:
+    """All claims, and the figures behind them."""
+
+    model: str
+    epoch: int
+    clock: int
+    exported_at: str
+    version: str = __version__
+    claims: list[Claim] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> list[Claim]:
+        """The claims that do not hold."""
+        return [claim for claim in self.claims if claim.verdict == FAILS]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the audit's canonical JSON."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def summary(self) -> str:
+        """Say how many claims have which verdict."""
+        words = {HOLDS: "hold", FAILS: "fail", OPEN: "open", SKIPPED: "not measured"}
+        counts = {word: sum(claim.verdict == verdict for claim in self.claims) for verdict, word in words.items()}
+        return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+
+
+def audit(model: Offline, *, effort: Effort = Effort(), bars: Bars = silent) -> Audit:
+    """Audit one exported model."""
+    row = model.row
+    result = Audit(model.name, int(row["epoch"]), model.clock, row["exported_at"].isoformat())
+    result.claims += [check(model) for check in FROM_THE_LEDGER]
+    result.claims += _control(result, row, effort, bars)
+    reason = _unready(model)
+    for name, says, check in _ON_ROWS:
+        if reason:
+            result.claims.append(Claim(name, says, SKIPPED, note=reason))
+        else:
+            result.claims.append(check(name, says, model, result, effort, bars))
+    return result
+
+
+def _unready(model: Offline) -> str:
+    if model.row["constants"] is None:
+        return "the model has not calibrated yet"
+    if not model.has_rows:
+        return "the export has no rows; export again with --rows"
+    return f"fewer than {LEAST} rows" if model.surviving_rows < LEAST else ""
+
+
+# -- of the audit itself ---------------------------------------------------------------------------------------------
+
+
+def _control(result: Audit, row: dict[str, Any], effort: Effort, bars: Bars) -> list[Claim]:
+    """Show that the distinguishing test sees what is there: sharp where the theorem is, and not blind."""
+    epsilon, delta = row["epsilon"], row["delta"]
+    tight = distinguish.confirmed(
+        distinguish.tight_instance(epsilon, delta), delta=delta, samples=effort.samples, bars=bars
+    )
+    printed = distinguish.confirmed(
+        distinguish.printed_instance(epsilon, delta), delta=delta, samples=min(effort.samples, 2_000), bars=bars
+    )
+    result.figures["empirical"] = [asdict(tight), asdict(printed)]
+    sharp = tight.holds and (tight.closeness >= SHARP or effort.samples < Effort().samples)
+    return [
+        Claim(
+            "tight",
+            "On the worst stream there is, the test comes close to the claimed ε and does not pass it.",
+            HOLDS if sharp else FAILS,
+            measured=f"ε ≥ {tight.epsilon:.3f} (95 %)",
+            limit=f"ε = {tight.claimed:.3f}",
+            note=f"{100 * tight.closeness:.0f} % of the claim",
+        ),
+        Claim(
+            "control",
+            "The same test catches Algorithm 1 as printed, whose window keeps the row.",
+            FAILS if printed.holds else HOLDS,
+            measured=f"ε ≥ {printed.epsilon:.3f} (95 %)",
+            limit=f"claimed ε = {printed.claimed:.3f}",
+            note="a positive control: it must be caught",
+        ),
+    ]
+
+
+# -- on the rows -----------------------------------------------------------------------------------------------------
+
+
+def _replay(name: str, says: str, model: Offline, result: Audit, _effort: Effort, bars: Bars) -> Claim:
+    found = replay.compare(model, bars=bars)
+    result.figures["replay"] = asdict(found)
+    verdict = {True: HOLDS, False: FAILS, None: OPEN}[found.holds]
+    if found.holds is None:
+        note = f"{found.waiting} changes wait, {found.missing} rows are missing: run the worker, then reconcile"
+        return Claim(name, says, OPEN, note=note)
+    if found.deletions == 0:
+        return Claim(
+            name, says, verdict, "equal bit for bit" if found.exact else f"{found.theta_distance:.3g}", "equal"
+        )
+    note = f"{found.deletions} deletions; ideal replay with empty ticks, bound of all together with their noise; "
+    note += "equal bit for bit since the last one" if found.exact_since_deletion else "NOT equal since the last one"
+    return Claim(name, says, verdict, f"{found.anchor_distance:.4g}", f"{found.anchor_bound:.4g}", note)
+
+
+def _stability(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
+    ticks = leave_one_out.candidates(model, effort.leave_out, seed=effort.seed, bars=bars)
+    found = leave_one_out.leave_out(model, ticks, bars=bars)
+    worst = found.worst
+    result.figures["leave_one_out"] = {
+        "sensitivity": found.sensitivity,
+        "left": [asdict(one) for one in found.left],
+    }
+    result.figures["empirical"].append(asdict(_row_test(model, found, effort, bars)))
+    return Claim(
+        name,
+        says,
+        HOLDS if found.holds else FAILS,
+        measured=f"worst ratio {worst.ratio:.4f}",
+        limit="1",
+        note=f"{len(found.left)} rows left out; the worst is tick {worst.tick} ({worst.why})",
+    )
+
+
+def _row_test(model: Offline, found: leave_one_out.LeaveOneOut, effort: Effort, bars: Bars) -> distinguish.Empirical:
+    """Put the row that came closest to the bound to the distinguishing test, with the noise of its own deletion."""
+    live = model.live()
+    assert live.epoch is not None  # noqa: S101
+    fork = next(fork for fork in found.forks if fork.tick == found.worst.tick)
+    rho = live.price(model.clock) or live.epoch.cap  # 0: it would be retrained; test the whole budget instead
+    worlds = distinguish.Worlds(
+        name=f"row of tick {fork.tick} ({fork.why})",
+        constants=live.epoch.constants,
+        learned=found.learned,
+        ideal=fork.state,
+        x=fork.x,
+        y=fork.y,
+        rho=rho,
+        sigma=odometer.sigma(found.sensitivity, rho),
+    )
+    return distinguish.confirmed(worlds, delta=live.parameters.delta, samples=effort.samples, bars=bars)
+
+
+def _indistinguishable(name: str, says: str, _m: Offline, result: Audit, _e: Effort, _b: Bars) -> Claim:
+    found = result.figures["empirical"][-1]
+    return Claim(
+        name,
+        says,
+        HOLDS if found["epsilon"] <= found["claimed"] else FAILS,
+        measured=f"ε ≥ {found['epsilon']:.3f} (95 %)",
+        limit=f"ε = {found['claimed']:.3f}",
+        note=f"{found['name']}; from the two means, known exactly: ε = {found['exact_epsilon']:.3g}",
+    )
+
+
+def _regret(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
+    rows = stream.load(model)
+    plain = regret.measure(rows, bars=bars)
+    m = max(1, math.floor(model.live().capacity() / 2))
+    with_noise = regret.measure(rows, deletions=m, seed=effort.seed, bars=bars)
+    result.figures["regret"] = asdict(plain)
+    result.figures["regret_with_deletions"] = asdict(with_noise)
+    last = plain.last
+    return Claim(
+        name,
+        says,
+        HOLDS if plain.holds and with_noise.holds else FAILS,
+        measured=f"{last.regret:.4g}; with {m} deletions half-way {with_noise.last.regret:.4g}",
+        limit=f"{last.bound:.4g}; {with_noise.last.bound:.4g}",
+        note="" if rows.whole else "first rows only",
+    )
+
+
+def _gamma(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
+    found = cliff.measure(stream.load(model), draws=effort.draws, seed=effort.seed, bars=bars)
+    result.figures["cliff"] = asdict(found)
+    extra = found.extra
+    return Claim(
+        name,
+        says,
+        HOLDS if extra.holds else FAILS,
+        measured=f"{extra.mean:.4g} ± {3 * extra.error:.2g} after {extra.m} deletions",
+        limit=f"γ = {extra.gamma:g}",
+        note=f"capacity {found.capacity:.1f}; by regret alone {found.regret_capacity:.1f}, by the paper's formula "
+        f"{found.paper_capacity:.1f}; "
+        f"{found.metric} within .01 of a retrain up to m = {found.largest_within(0.01)}",
+    )
+
+
+Check = Callable[[str, str, Offline, Audit, Effort, Bars], Claim]
+
+_ON_ROWS: Final[tuple[tuple[str, str, Check], ...]] = (
+    ("replay", "The live model is the replay of its rows, up to what deletions may have moved it.", _replay),
+    ("stability", "A deletion, before its noise, ends no further from the true replay than proved.", _stability),
+    ("indistinguishable", "Nobody can tell the model after a deletion from the replay, beyond ε.", _indistinguishable),
+    ("regret", "The served models lost at most the live bound more than the best fixed model.", _regret),
+    ("capacity", "Deletions up to capacity cost a prediction at most γ, on average.", _gamma),
+)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON can have it: what is infinite becomes null."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,170 @@
+"""Leave one row out: how far does a deletion, before its noise, end from the true replay without that row?
+
+One pass over the rows. When the row of a candidate comes by, the state forks: the main line learns it, the fork lets
+the tick pass without data. From then on every fork learns the same rows. At the end the main line is the model that
+has learned everything; for each candidate a copy of it unlearns the row, with no noise, and
+
+    ratio = ‖a_deleted − ã‖/S,    S = 2G/(λ(T + t0)), passive: half          Theorem B says ≤ 1
+    theta = ‖θ − θ̃‖/((1 + 2κ)·G/(λ(T + t0))), before the deletion           Theorem A says ≤ 1
+
+Forks are independent, so threads learn them side by side; the compiled kernel does not hold Python's lock.
+Memory: a batch of rows and one state per candidate.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from mempair_db.measure.kernels import learn
+from mempair_db.measure.replay import loss_name
+from mempair_db.offline.folder import Offline
+from mempair_db.offline.progress import Bars, silent
+from mempair_db.pair import bounds, events
+from mempair_db.pair.comparators import derivative
+from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.state import State, Vector, copy, empty
+
+SLACK: Final = 1e-9
+"""Rounding that a ratio may have; the noise allows for as much (`odometer.ROUNDING`)."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """One row left out."""
+
+    tick: int
+    why: str
+    distance: float
+    ratio: float
+    theta_ratio: float
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A world in which a row never came."""
+
+    tick: int
+    why: str
+    x: Vector
+    y: float
+    state: State
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """All rows that were left out, and the model they were left out of."""
+
+    left: list[Left]
+    sensitivity: float
+    learned: State
+    forks: list[Fork]
+
+    @property
+    def worst(self) -> Left:
+        """The row that came closest to the bound."""
+        return max(self.left, key=lambda one: one.ratio)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no row passed either bound."""
+        return all(max(one.ratio, one.theta_ratio) <= 1.0 + SLACK for one in self.left)
+
+
+def candidates(model: Offline, count: int, *, seed: int = 0, bars: Bars = silent) -> dict[int, str]:
+    """Choose ticks: first, middle and last rows, the largest gradients at the live model, and random ones."""
+    live = model.live()
+    epoch = live.epoch
+    assert epoch is not None  # noqa: S101  (live() has checked)
+    share = max(1, count // 5)
+    total = model.surviving_rows
+    rng = np.random.default_rng(seed)
+    places = dict.fromkeys(rng.choice(total, min(total, count), replace=False).tolist(), "random")
+    for why, first in (("middle", (total - share) // 2), ("last", total - share), ("first", 0)):
+        places |= dict.fromkeys(range(max(first, 0), min(first + share, total)), why)
+    steepest: list[tuple[float, int]] = []
+    chosen: dict[int, str] = {}
+    seen = 0
+    with bars("Looking for the largest gradients", total) as advance:
+        for rows in model.batches():
+            there = np.flatnonzero(rows.there)
+            if not len(there):
+                continue
+            X = epoch.encoding.encode(rows.x, rows.c)[there]
+            y = epoch.encoding.encode_target(rows.y)[there]
+            slope = derivative(loss_name(live), X @ live.arrays.anchor, y, epoch.constants.clip)  # type: ignore[arg-type]
+            steep = np.abs(slope) * np.linalg.norm(X, axis=1)
+            for i in np.argsort(-steep)[:share].tolist():
+                heapq.heappush(steepest, (float(steep[i]), int(rows.ticks[there[i]])))
+            steepest = heapq.nlargest(share, steepest)
+            chosen |= {
+                int(rows.ticks[there[place - seen]]): why
+                for place, why in places.items()
+                if seen <= place < seen + len(there)
+            }
+            seen += len(there)
+            advance(len(there))
+    chosen |= {tick: "largest gradient" for _, tick in steepest}
+    ranks = {"random": 1}
+    return dict(sorted(sorted(chosen.items(), key=lambda item: ranks.get(item[1], 0))[:count]))
+
+
+def leave_out(model: Offline, ticks: dict[int, str], *, threads: int | None = None, bars: Bars = silent) -> LeaveOneOut:
+    """Leave each of these ticks' rows out, one at a time."""
+    live = model.live()
+    epoch = live.epoch
+    assert epoch is not None  # noqa: S101
+    k = epoch.constants
+    main = empty(epoch.d, live.parameters.tau)
+    forks: list[Fork] = []
+    with (
+        ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool,
+        bars(f"Leaving {len(ticks)} rows out", model.clock) as advance,
+    ):
+        for rows in model.batches():
+            X = np.ascontiguousarray(epoch.encoding.encode(rows.x, rows.c))
+            y = np.ascontiguousarray(epoch.encoding.encode_target(rows.y))
+            for begin, end in _pieces(rows.ticks, ticks):
+                worlds = [main, *(fork.state for fork in forks)]
+                for done in [pool.submit(learn, s, k, rows.ops[begin:end], X[begin:end], y[begin:end]) for s in worlds]:
+                    done.result()
+                advance(end - begin)
+                if end < len(rows) and int(rows.ticks[end]) in ticks:
+                    tick = int(rows.ticks[end])
+                    forks.append(Fork(tick, ticks[tick], X[end].copy(), float(y[end]), copy(main)))
+                    # The fork's own event is the gap; the main line's comes with the next piece.
+                    learn(forks[-1].state, k, np.array([events.TICK], np.int16), X[end : end + 1], y[end : end + 1])
+                    learn(main, k, rows.ops[end : end + 1], X[end : end + 1], y[end : end + 1])
+                    for fork in forks[:-1]:
+                        learn(fork.state, k, rows.ops[end : end + 1], X[end : end + 1], y[end : end + 1])
+                    advance(1)
+    return _measure(live, main, forks)
+
+
+def _pieces(ticks: Any, wanted: dict[int, str]) -> list[tuple[int, int]]:
+    """Return the stretches between candidates; each candidate's own tick lies between two of them."""
+    at = [i for i, tick in enumerate(ticks.tolist()) if tick in wanted]
+    begins, ends = [0, *(i + 1 for i in at)], [*at, len(ticks)]
+    return list(zip(begins, ends, strict=True))
+
+
+def _measure(live: MemoryPair, main: State, forks: list[Fork]) -> LeaveOneOut:
+    epoch = live.epoch
+    assert epoch is not None  # noqa: S101
+    k, clock = epoch.constants, int(main.tally["clock"][0])
+    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, live.parameters.unlearner)
+    loose = bounds.theta_stability(k.G, k.lam, clock, k.t0, k.kappa)
+    delete, quiet = np.array([events.DELETE], np.int16), np.zeros((1, epoch.d))
+    left = []
+    for fork in forks:
+        deleted = copy(main)
+        events.apply(deleted, k, delete, fork.x[None, :], np.array([fork.y]), quiet)
+        distance = float(np.linalg.norm(deleted.anchor - fork.state.anchor))
+        theta = float(np.linalg.norm(main.theta - fork.state.theta))
+        left.append(Left(fork.tick, fork.why, distance, distance / reach, theta / loose))
+    return LeaveOneOut(left, reach, main, forks)

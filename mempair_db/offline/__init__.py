@@ -1,0 +1,1 @@
+"""Take the ledger and the surviving rows away, and read them again without the database."""

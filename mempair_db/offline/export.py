@@ -1,0 +1,244 @@
+"""`mempair export`: one moment of the database as a folder of Parquet files and a DuckDB file.
+
+    model.parquet     one row a model: what was declared, the epoch's constants, the carried state
+    curvature.parquet    the curvature pairs
+    ledger.parquet    the odometer's ledger, with the bytes that its hashes cover
+    request.parquet   when deletions were asked for and executed, as far as receipts are kept; no keys
+    learned.parquet   the ticks of the rows the epoch still knows; no keys
+    rows_<id>.parquet only if asked for: key, features and target of those rows, in tick order. Personal data.
+    mempair.duckdb    all but the rows as tables, with the views of views.sql
+
+Everything streams, a batch at a time; what DuckDB has to sort may spill into the folder, and takes `MEMORY` at most.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+from psycopg import IsolationLevel, sql
+from psycopg.rows import dict_row
+
+from mempair_db.database.connect import connect
+from mempair_db.database.queries import query
+from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
+from mempair_db.offline import route as routes
+from mempair_db.offline.progress import Bars, silent
+from mempair_db.offline.route import Route
+from mempair_db.offline.rowfile import quoted
+
+FORMAT: Final = 1
+MEMORY: Final = "512MB"
+DATABASE: Final = "mempair.duckdb"
+VIEWS: Final = Path(__file__).with_name("views.sql")
+TABLES: Final = ("model", "curvature", "request", "ledger", "learned")
+
+FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
+TIME = pa.timestamp("us", tz="UTC")
+# The columns of model.parquet, by type.
+_COLUMNS: Final = (
+    (
+        pa.int64(),
+        "format id m tau calibration_rows version epoch clock rows_learned cap spent deletions largest ledger_seq "
+        "changes_waiting deletions_waiting learned_rows receipts_kept rejected_rows queue_bytes",
+    ),
+    (
+        pa.string(),
+        "name source_schema source_table target positive loss unlearner on_null on_exhausted constants status reason "
+        "server_version",
+    ),
+    (pa.float64(), "epsilon delta gamma lambda kappa clip"),
+    (pa.binary(), "tally block checkpoint ledger_hash"),
+    (pa.bool_(), "ready"),
+    (FLOATS, "anchor theta"),
+    (TEXTS, "key_columns features numeric_features text_features"),
+    (TIME, "created_at oldest_deletion exported_at"),
+)
+MODEL = pa.schema([(name, kind) for kind, names in _COLUMNS for name in names.split()])
+REQUEST = pa.schema(
+    [
+        ("model_id", pa.int64()),
+        ("ledger_seq", pa.int64()),
+        ("requested_at", TIME),
+        ("executed_at", TIME),
+        ("kind", pa.string()),
+    ]
+)
+WINDOW = pa.schema([("model_id", pa.int64()), ("slot", pa.int64()), ("v", FLOATS), ("r", FLOATS)])
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    folder: Path
+    models: int
+    entries: int
+    rows: int
+    route: str
+
+
+def export(
+    dsn: str,
+    folder: Path,
+    *,
+    name: str | None = None,
+    rows: bool = False,
+    route: str | None = None,
+    bars: Bars = silent,
+) -> Exported:
+    """Write one model, or all of them, to `folder`, which must be new or empty."""
+    with _private(folder), _allowed(), connect(dsn) as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        models = _models(connection, name)
+        snapshot = connection.execute(query("replay_share_snapshot")).fetchone()
+        way = routes.choose(connection.info.dsn if dsn == "" else dsn, (snapshot or ("",))[0], route)
+        try:
+            return _write(connection, way, folder, models, name=name, rows=rows, bars=bars)
+        finally:
+            way.close()
+
+
+@contextmanager
+def _allowed() -> Iterator[None]:
+    """Say who may export, where Postgres only says that someone may not."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise MempairError(
+            f"This role may not export: {error.diag.message_primary}.",
+            remedy="Connect as the schema's owner; for --rows, as a role that may also read the table.",
+        ) from error
+
+
+def _models(connection: psycopg.Connection[Any], name: str | None) -> list[dict[str, Any]]:
+    cursor = connection.cursor(row_factory=dict_row)
+    if name is not None:
+        connection.execute("select mempair.find_model(%s)", [name])
+    models = cursor.execute(query("replay_models"), {"name": name}).fetchall()
+    if not models:
+        raise UnknownModel("this database has none.", remedy="Create one with mempair.create_model.")
+    return models
+
+
+def _write(
+    connection: psycopg.Connection[Any],
+    way: Route,
+    folder: Path,
+    models: list[dict[str, Any]],
+    *,
+    name: str | None,
+    rows: bool,
+    bars: Bars,
+) -> Exported:
+    numbers = [model["id"] for model in models]
+    cursor = connection.cursor(row_factory=dict_row)
+    window = cursor.execute(query("replay_window"), {"models": numbers}).fetchall()
+    requests = cursor.execute(query("replay_requests"), {"models": numbers}).fetchall()
+    numbers += [] if name else [number for (number,) in connection.execute(query("replay_former"))]
+    size = connection.execute(query("replay_ledger_size"), {"models": numbers}).fetchone()
+    entries = int(size[0]) if size else 0
+    with duckdb.connect(str(folder / DATABASE)) as duck:
+        _limit(duck, folder)
+        _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
+        _store(duck, "curvature", window, WINDOW)
+        _store(duck, "request", requests, REQUEST)
+        text = sql.SQL(query("replay_ledger")).format(models=sql.Literal(numbers)).as_string(connection)
+        with bars("Exporting the ledger", entries) as advance, way.read(duck, text, advance) as stream:
+            duck.execute(f"create table ledger as select * from {stream} order by model_id, seq")  # noqa: S608
+        duck.execute("create table learned (model_id bigint, tick bigint)")
+        written = 0
+        for model in models:
+            found = _rows(connection, way, duck, folder, model, bars) if rows else 0
+            _ticks(connection, way, duck, model, found, bars)
+            written += found
+        duck.execute(VIEWS.read_text(encoding="utf-8"))
+        for table in TABLES:
+            target = quoted(folder / f"{table}.parquet")
+            duck.execute(f"copy {table} to {target} (format parquet, compression zstd)")
+    return Exported(folder, len(models), entries, written, way.name)
+
+
+def _rows(
+    connection: psycopg.Connection[Any],
+    way: Route,
+    duck: duckdb.DuckDBPyConnection,
+    folder: Path,
+    model: dict[str, Any],
+    bars: Bars,
+) -> int:
+    """Write the surviving rows of one model in tick order; return how many there are."""
+    extractors = {f: sql.Identifier("mempair", f"{f}_{model['id']}") for f in ("key", "x", "c", "y")}
+    source = sql.Identifier(model["source_schema"], model["source_table"])
+    statement = sql.SQL(query("replay_rows")).format(source=source, model=sql.Literal(model["id"]), **extractors)
+    target = folder / f"rows_{model['id']}.parquet"
+    with bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance:
+        way.write_rows(duck, statement.as_string(connection), target, advance)
+    duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
+    return int(pq.read_metadata(target).num_rows)
+
+
+def _ticks(
+    connection: psycopg.Connection[Any],
+    way: Route,
+    duck: duckdb.DuckDBPyConnection,
+    model: dict[str, Any],
+    found: int,
+    bars: Bars,
+) -> None:
+    """Note the ticks of the rows the model knows: from its rows, if they are all there, else from the server."""
+    number, total = model["id"], model["learned_rows"]
+    if found == total:
+        source = f"(select {number}, tick from rows_{number})" if total else "(select 0, 0 where false)"  # noqa: S608
+        duck.execute(f"insert into learned from {source} order by 2")
+        return
+    text = sql.SQL(query("replay_ticks")).format(model=sql.Literal(number)).as_string(connection)
+    with bars(f"Exporting the order of {model['name']}", total) as advance, way.read(duck, text, advance) as stream:
+        duck.execute(f"insert into learned select * from {stream} order by tick")  # noqa: S608
+
+
+def _store(duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    known = [{name: row.get(name) for name in schema.names} for row in rows]
+    duck.register("given", pa.Table.from_pylist(known, schema=schema))
+    duck.execute(f'create table "{table}" as select * from given')  # noqa: S608
+    duck.unregister("given")
+
+
+def _limit(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Keep to the memory limit, spill next to the result, find its files by name, and never reach for a network."""
+    duck.execute(f"set memory_limit = '{MEMORY}'")
+    duck.execute(f"set temp_directory = {quoted(folder / 'spill')}")
+    duck.execute(f"set file_search_path = {quoted(folder)}")
+    duck.execute("set preserve_insertion_order = true")
+    duck.execute("set TimeZone = 'UTC'")
+
+
+@contextmanager
+def _private(folder: Path) -> Iterator[None]:
+    """Make the folder and everything written in it readable by its owner only; take it back if that fails."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidParameter(f"{folder} is there already and not empty.", remedy="Choose a new folder for --out.")
+    existed = folder.exists()
+    before = os.umask(0o077)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        if existed:
+            folder.mkdir(mode=0o700)
+        raise
+    finally:
+        os.umask(before)
+        shutil.rmtree(folder / "spill", ignore_errors=True)

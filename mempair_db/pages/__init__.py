@@ -1,0 +1,1 @@
+"""What people read: reports, receipts, plots, and the sentences of the command line."""
