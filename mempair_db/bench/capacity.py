@@ -3,11 +3,10 @@
     all together   every deletion spends ρ_tot/m: the m deletions together are (ε, δ); this is what is enforced
     per record     every deletion spends the whole ρ_tot: each deleted row by itself is (ε, δ), all of them are not
 
-Rows that no model has learned judge. `extra loss` is their mean loss beyond that of the retrained model, and γ bounds
-its expectation while m ≤ `capacity`. `cliff` is the largest m of a grid up to which the extra loss stays within γ. The
-three formulas are those of `measure.capacity`: `capacity` is enforced, the others are not. `paper_capacity` has the
-printed noise, S = G/λ; with the anchored mode's small noise and no regret of learning, the same formula promises far
-too much.
+`extra loss` is the mean loss of held-out rows beyond that of the retrained model; γ bounds its expectation while
+m ≤ `capacity`. `measured` is the largest m of a grid up to which the extra loss stays within γ. The three formulas are
+those of `measure.capacity`: `capacity` is enforced, the others are not. `paper_capacity` has the printed noise,
+S = G/λ; with the anchored mode's small noise and no regret of learning, the same formula promises far too much.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ import numpy.typing as npt
 
 from mempair_db.bench import data, plots
 from mempair_db.bench.report import Result, goal, machine
-from mempair_db.measure import capacity as cliff
 from mempair_db.measure import regret as audit
+from mempair_db.measure.capacity import HeldOut, capacity_at, learn, noise_scale, paper_capacity, unlearn
 from mempair_db.offline.stream import Stream
 from mempair_db.pair import bounds, comparators, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
@@ -52,12 +51,12 @@ class After(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A learned stream, the rows that judge it, and exact retrains that are made once."""
+    """A learned stream, the rows held out from it, and exact retrains that are made once."""
 
     name: str
     stream: Stream
     learned: State
-    judge: cliff.Judge
+    held_out: HeldOut
     draws: int
 
     def with_promise(self, epsilon: float, unlearner: bounds.Unlearner) -> Case:
@@ -70,20 +69,20 @@ class Case:
 
     def retrained(self, chosen: Places) -> tuple[float, float]:
         """Return accuracy and loss of the exact retrain without these rows."""
-        return self._judged(cliff.learn(self.stream, self.stream.X, self.stream.y, without=chosen))
+        return self._measure(learn(self.stream, self.stream.X, self.stream.y, without=chosen))
 
     def after(self, chosen: Places, share: int, times: int = 1) -> After:
         """Return how good the model is after these deletions, each with ρ_tot/share."""
         s = self.stream
-        sigma = cliff.noise_scale(s, len(s), share)
+        sigma = noise_scale(s, len(s), share)
         X, y = s.X[chosen], s.y[chosen]
-        found = [self._judged(cliff.unlearn(s, self.learned, X, y, sigma)) for _ in range(times * self.draws)]
+        found = [self._measure(unlearn(s, self.learned, X, y, sigma)) for _ in range(times * self.draws)]
         accuracy, loss = np.mean(found, axis=0)
         error = np.std([one for _, one in found], ddof=1) / math.sqrt(len(found))
         return After(float(accuracy), float(loss), float(error))
 
-    def _judged(self, state: State) -> tuple[float, float]:
-        return self.judge(state.theta), self.judge.loss(state.theta, self.stream.epoch.constants)
+    def _measure(self, state: State) -> tuple[float, float]:
+        return self.held_out.fit(state.theta), self.held_out.loss(state.theta, self.stream.epoch.constants)
 
 
 def run(*, folder: Path | None = None, quick: bool = False, draws: int = 5) -> Result:
@@ -92,19 +91,21 @@ def run(*, folder: Path | None = None, quick: bool = False, draws: int = 5) -> R
     deletions = DELETIONS[:2] if quick else DELETIONS
     tables: list[dict[str, Any]] = []
     pictures: list[dict[str, Any]] = []
-    cliffs: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     for case in _cases(folder, quick, 2 if quick else draws):
         tables.append({"title": f"{_said(case)}: after m random deletions", "rows": _grid(case, deletions)})
         tables.append({"title": f"{_said(case)}: patterns, ε = 1, all together", "rows": _patterns(case, deletions)})
         tables.append(
             {"title": f"{_said(case)}: regret, m deletions half-way", "rows": _regret(case, deletions, quick)}
         )
-        found, picture = _cliffs(case, quick)
-        cliffs += found
+        found, picture = _measured(case, quick)
+        measured += found
         pictures.append(picture)
-    tables.append({"title": f"The cliff: largest m with an extra loss within γ = {GAMMA}", "rows": cliffs})
+    tables.append(
+        {"title": f"Measured capacity: the largest m with an extra loss within γ = {GAMMA}", "rows": measured}
+    )
     # A model of few rows has no capacity at all: its deletions are served by a retrain, and nothing is promised.
-    promised = [row["extra loss at capacity"] - 2.0 * row["± error"] for row in cliffs if row["capacity"] >= 1]
+    promised = [row["extra loss at capacity"] - 2.0 * row["± error"] for row in measured if row["capacity"] >= 1]
     return {
         "bench": "capacity",
         "quick": quick,
@@ -141,9 +142,9 @@ def _cases(folder: Path | None, quick: bool, draws: int) -> Iterator[Case]:
 def _case(name: str, train: data.Rows, test: data.Rows, draws: int) -> Case:
     parameters = Parameters(lam=LAM, delta=DELTA, gamma=GAMMA)
     stream = data.encode(train, parameters)
-    judges = data.with_epoch(test, parameters, stream.epoch)
-    learned = cliff.learn(stream, stream.X, stream.y)
-    return Case(name, stream, learned, cliff.Judge(judges.X, judges.y, regression=False), draws)
+    test_rows = data.with_epoch(test, parameters, stream.epoch)
+    learned = learn(stream, stream.X, stream.y)
+    return Case(name, stream, learned, HeldOut(test_rows.X, test_rows.y, regression=False), draws)
 
 
 def _said(case: Case) -> str:
@@ -176,8 +177,8 @@ def _printed(case: Case, epsilon: float, chosen: Places) -> float:
     k = constants_for(p, LAM)
     s = replace(case.stream, parameters=p, epoch=replace(case.stream.epoch, constants=k))
     sigma = odometer.sigma(k.G / k.lam, odometer.to_units(odometer.rho_of(epsilon, DELTA)) // len(chosen))
-    learned = cliff.learn(s, s.X, s.y)
-    found = [case.judge(cliff.unlearn(s, learned, s.X[chosen], s.y[chosen], sigma).theta) for _ in range(case.draws)]
+    learned = learn(s, s.X, s.y)
+    found = [case.held_out.fit(unlearn(s, learned, s.X[chosen], s.y[chosen], sigma).theta) for _ in range(case.draws)]
     return float(np.mean(found))
 
 
@@ -220,7 +221,7 @@ def _regret(case: Case, deletions: tuple[int, ...], quick: bool) -> list[dict[st
     return found
 
 
-def _cliffs(case: Case, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _measured(case: Case, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return where each promise breaks, beside where the formulas see it."""
     rng = np.random.default_rng(3)
     most = len(case.stream) // (8 if quick else 4)
@@ -238,7 +239,7 @@ def _cliffs(case: Case, quick: bool) -> tuple[list[dict[str, Any]], dict[str, An
                 if extra[m] > 4.0 * GAMMA:
                     break
             within = [m for m in extra if all(extra[i] <= GAMMA for i in extra if i <= m)]
-            capacity = cliff.capacity_at(s, len(s))
+            capacity = capacity_at(s, len(s))
             at = max(1, min(math.floor(capacity), len(s) // 2))
             chosen = rng.choice(len(s), at, replace=False)
             there = promised.after(chosen, at, times=OFTEN)
@@ -247,10 +248,10 @@ def _cliffs(case: Case, quick: bool) -> tuple[list[dict[str, Any]], dict[str, An
                     "set": case.name,
                     "ε": epsilon,
                     "unlearner": unlearner,
-                    "cliff": max(within, default=0),
+                    "measured": max(within, default=0),
                     "capacity": capacity,
                     "regret_capacity": _regret_capacity(s),
-                    "paper_capacity": cliff.paper_capacity(s, len(s), case.learned),
+                    "paper_capacity": paper_capacity(s, len(s), case.learned),
                     "paper's formula, our noise": _optimistic(s),
                     "extra loss at capacity": there.loss - case.retrained(chosen)[1],
                     "± error": there.error,
@@ -267,7 +268,7 @@ def _cliffs(case: Case, quick: bool) -> tuple[list[dict[str, Any]], dict[str, An
 def _optimistic(s: Stream) -> float:
     """Return the paper's m for a learner without regret, S_N = 0, and the noise of the anchored mode: it forgets d."""
     k, p = s.epoch.constants, s.parameters
-    sigma = cliff.noise_scale(s, len(s), 1)
+    sigma = noise_scale(s, len(s), 1)
     at_one = bounds.paper_capacity(
         N=len(s), G=k.G, D=k.diameter, c=1.0, C=1.0, sigma=sigma, delta_B=p.delta, gamma=p.gamma, S_N=0.0
     )

@@ -67,7 +67,7 @@ class Rows:
         return self.take(np.random.default_rng(seed).permutation(len(self))[:most])
 
     def split(self) -> tuple[Rows, Rows]:
-        """Return rows to learn and rows to judge: its own test set, or every fifth row."""
+        """Return rows to learn and rows to hold out: its own test set, or every fifth row."""
         if self.test is not None:
             return self, self.test
         held = np.arange(len(self)) % 5 == 4

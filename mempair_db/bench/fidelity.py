@@ -21,7 +21,7 @@ import numpy as np
 
 from mempair_db.bench import data, plots
 from mempair_db.bench.report import Result, goal, machine
-from mempair_db.measure import capacity as cliff
+from mempair_db.measure.capacity import learn, unlearn
 from mempair_db.measure.distinguish import Empirical, Worlds, distinguish, printed_instance, tight_instance
 from mempair_db.measure.leave_one_out import SLACK
 from mempair_db.offline.stream import Stream
@@ -98,7 +98,7 @@ def _in_mode(stream: Stream, parameters: Parameters) -> Stream:
 
 def _candidates(s: Stream, count: int) -> list[int]:
     """Return rows: first, last, those with the largest gradients at the end, and random ones."""
-    learned = cliff.learn(s, s.X, s.y)
+    learned = learn(s, s.X, s.y)
     steep = np.abs(comparators.derivative("logistic", s.X @ learned.theta, s.y)) * np.linalg.norm(s.X, axis=1)
     share = max(1, count // 4)
     random = np.random.default_rng(0).choice(len(s), count, replace=False).tolist()
@@ -109,12 +109,12 @@ def _candidates(s: Stream, count: int) -> list[int]:
 def _ratios(s: Stream, rows: list[int]) -> dict[int, float]:
     """Return, for each row, the distance of deleted from never seen in units of the bound."""
     paper = s.epoch.constants.mode == PAPER
-    learned = cliff.learn(s, s.X, s.y)
+    learned = learn(s, s.X, s.y)
     found = {}
     for row in rows:
         one = np.array([row])
-        deleted = cliff.unlearn(s, learned, s.X[one], s.y[one], 0.0)
-        ideal = cliff.learn(s, s.X, s.y, without=one)
+        deleted = unlearn(s, learned, s.X[one], s.y[one], 0.0)
+        ideal = learn(s, s.X, s.y, without=one)
         apart = deleted.theta - ideal.theta if paper else deleted.anchor - ideal.anchor
         found[row] = float(np.linalg.norm(apart)) / _reach(s)
     return found
@@ -143,8 +143,8 @@ def _worlds(name: str, s: Stream, row: int) -> Worlds:
     return Worlds(
         name,
         k,
-        learned=cliff.learn(s, s.X, s.y),
-        ideal=cliff.learn(s, s.X, s.y, without=one),
+        learned=learn(s, s.X, s.y),
+        ideal=learn(s, s.X, s.y, without=one),
         x=s.X[row],
         y=float(s.y[row]),
         rho=units,

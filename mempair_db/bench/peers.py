@@ -24,7 +24,7 @@ import numpy as np
 from mempair_db.bench import data
 from mempair_db.bench.removal import CertifiedRemoval
 from mempair_db.bench.report import Result, extra, goal, machine, side_by_side, timed
-from mempair_db.measure import capacity as cliff
+from mempair_db.measure.capacity import capacity_at, learn, noise_scale, unlearn
 from mempair_db.pair import bounds, odometer
 from mempair_db.pair.calibration import Parameters
 from mempair_db.pair.state import Matrix, Vector
@@ -75,21 +75,21 @@ class Pair(Peer):
         self.name = f"Memory Pair, {unlearner}, λ = {lam:g}"
         parameters = Parameters(lam=lam, epsilon=EPSILON, delta=DELTA, gamma=GAMMA, unlearner=unlearner)
         self.stream = s = data.encode(rows, parameters)
-        self.capacity = cliff.capacity_at(s, len(s))
+        self.capacity = capacity_at(s, len(s))
         self.share = max(1, math.floor(self.capacity))
         k, rho = s.epoch.constants, s.epoch.cap / odometer.UNITS
         one = bounds.noise_loss(k.G, k.M, k.lam, len(s), k.t0, s.epoch.d, rho, unlearner)
         self.served, self.per_record = str(math.floor(self.capacity)), str(math.floor(GAMMA / one))
-        self.sigma = cliff.noise_scale(s, len(s), self.share)
+        self.sigma = noise_scale(s, len(s), self.share)
 
     def fit(self) -> None:
         """Replay."""
-        self.state = cliff.learn(self.stream, self.stream.X, self.stream.y)
+        self.state = learn(self.stream, self.stream.X, self.stream.y)
 
     def delete(self, row: int) -> None:
         """Negative step and noise."""
         s, one = self.stream, slice(row, row + 1)
-        self.state = cliff.unlearn(s, self.state, s.X[one], s.y[one], self.sigma)
+        self.state = unlearn(s, self.state, s.X[one], s.y[one], self.sigma)
 
     def margins(self, X: Matrix) -> Vector:
         """θᵀx."""
@@ -246,7 +246,7 @@ def run(*, folder: Path | None = None, quick: bool = False) -> Result:
 def _one(rows: data.Rows, quick: bool) -> tuple[list[dict[str, Any]], str]:
     train, test = rows.shuffled(0).split()
     base = data.encode(train, Parameters(lam=1e-3))
-    judge = data.with_epoch(test, base.parameters, base.epoch)
+    held_out = data.with_epoch(test, base.parameters, base.epoch)
     X, y = base.X, base.y
     certified = [Certified(X, y, 1e-3, sigma) for sigma in (1.0, 10.0)]
     pairs = [Pair(train, lam, how) for lam, how in ((1e-2, "symmetric"), (1e-2, "passive"), (1e-3, "symmetric"))]  # type: ignore[arg-type]
@@ -255,7 +255,7 @@ def _one(rows: data.Rows, quick: bool) -> tuple[list[dict[str, Any]], str]:
     for one in certified:
         one.count(3 if quick else 150 if X.shape[1] > 200 else 600)
     retrain = side_by_side({peer.name: timed(1, peer.fit) for peer in peers}, 1 if quick else 3)
-    before = {peer.name: _accuracy(peer, judge.X, judge.y) for peer in peers}
+    before = {peer.name: _accuracy(peer, held_out.X, held_out.y) for peer in peers}
     rounds = itertools.count()
     delete = side_by_side({p.name: timed(1, _deleter(p, rounds, len(X))) for p in peers}, 2 if quick else 5)
     table = []
@@ -267,7 +267,7 @@ def _one(rows: data.Rows, quick: bool) -> tuple[list[dict[str, Any]], str]:
             {
                 "method": peer.name,
                 "accuracy": before[peer.name],
-                "after": _accuracy(peer, judge.X, judge.y),
+                "after": _accuracy(peer, held_out.X, held_out.y),
                 "guarantee": peer.guarantee,
                 "deletions at ε = 1": peer.served,
                 "per record": peer.per_record,

@@ -1,4 +1,4 @@
-"""The command line: one function per command. Data goes to stdout, talk to stderr.
+"""The command line: one function per command. Data goes to stdout, messages to stderr.
 
 Exit codes: 0 fine, 1 failed, 2 usage, 3 not installed, 4 exhausted, 5 verification failed.
 """
@@ -11,7 +11,7 @@ import psycopg
 
 from mempair_db import errors
 from mempair_db.cli import bench, evidence, models, offline, receipts, roles, start, work
-from mempair_db.cli.common import app, talk
+from mempair_db.cli.common import app, messages
 
 __all__ = ["app", "bench", "evidence", "main", "models", "offline", "receipts", "roles", "start", "work"]
 
@@ -21,10 +21,10 @@ def main() -> None:
     try:
         app()
     except errors.MempairError as error:
-        talk.print(f"[red]error[/red] {error}", highlight=False, soft_wrap=True)
+        messages.print(f"[red]error[/red] {error}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error).strip()
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
-        talk.print(f"[red]error[/red] {text}{hint}", highlight=False, soft_wrap=True)
+        messages.print(f"[red]error[/red] {text}{hint}", highlight=False, soft_wrap=True)
         sys.exit(1)

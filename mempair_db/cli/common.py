@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 out = Console()
-talk = Console(stderr=True)
+messages = Console(stderr=True)
 
 Dsn = Annotated[
     str | None,
@@ -63,7 +63,7 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     elif rows:
         out.print(table(rows))
     else:
-        talk.print("Nothing to show.")
+        messages.print("Nothing to show.")
 
 
 def table(rows: list[dict[str, Any]]) -> Table:

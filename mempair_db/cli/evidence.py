@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, show, talk
+from mempair_db.cli.common import AsJson, Dsn, Name, group, messages, rows, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 from mempair_db.ledger import checkpoints, keys
@@ -41,7 +41,9 @@ def keys_new(
     """Make a signing key and print its public key, which the receivers of receipts need."""
     path = key or keys.default_path()
     print(keys.create(name, path).public)  # noqa: T201
-    talk.print(f"The private key is in {path}. Back it up; publish the line above.", highlight=False, soft_wrap=True)
+    messages.print(
+        f"The private key is in {path}. Back it up; publish the line above.", highlight=False, soft_wrap=True
+    )
 
 
 @keys_app.command("show")
@@ -99,14 +101,14 @@ def odometer_behind(
     as_json: AsJson = False,
 ) -> None:
     """Tell whether this database is an older copy, and which erasures must be done again; exit code 5 if there are."""
-    from mempair_db.ledger import restored as behind  # noqa: PLC0415 - DuckDB takes a moment to import
+    from mempair_db.ledger.restored import erasures_to_redo  # noqa: PLC0415 - DuckDB takes a moment to import
 
     with connect(server.ensure(dsn)) as connection:
-        missing = behind.erasures_to_redo(connection, file, receipt or [])
+        missing = erasures_to_redo(connection, file, receipt or [])
     if missing or as_json:
         show([erasure._asdict() for erasure in missing], as_json)
     else:
-        talk.print("No erasure is missing here.")
+        messages.print("No erasure is missing here.")
     raise typer.Exit(5 if missing else 0)
 
 
@@ -114,7 +116,7 @@ def odometer_behind(
 def odometer_attest(name: Name, dsn: Dsn = None) -> None:
     """Enter a salted commitment to the model's present state: a restored copy of it can then be told from another."""
     (entry,) = rows(dsn, "attest_state", name=name)
-    talk.print(f"Entry {entry['entry']} fixes the state of {name}; sign a checkpoint now.", highlight=False)
+    messages.print(f"Entry {entry['entry']} fixes the state of {name}; sign a checkpoint now.", highlight=False)
 
 
 @odometer_app.command("checkpoint")
@@ -132,4 +134,4 @@ def odometer_checkpoint(
         print(note, end="")  # noqa: T201
     else:
         checkpoints.replace(to, note)
-        talk.print(f"Signed {note.splitlines()[1]} entries of {name} in {to}.", highlight=False, soft_wrap=True)
+        messages.print(f"Signed {note.splitlines()[1]} entries of {name} in {to}.", highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mempair_db.cli.common import AsJson, Dsn, Name, group, query, rows, show, talk
+from mempair_db.cli.common import AsJson, Dsn, Name, group, messages, query, rows, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
@@ -54,7 +54,7 @@ def model_create(
     }
     with connect(server.ensure(dsn)) as connection:
         connection.execute(query("create_model"), parameters)
-    talk.print(f"Model {name} is declared on {table}; `mempair worker` teaches it.", highlight=False)
+    messages.print(f"Model {name} is declared on {table}; `mempair worker` teaches it.", highlight=False)
 
 
 @model_app.command("list")
@@ -70,7 +70,7 @@ def model_drop(
     """Remove a model, its triggers and what it learned."""
     with connect(server.ensure(dsn)) as connection:
         connection.execute(query("drop_model"), {"name": name, "keep": keep_ledger})
-    talk.print(f"Model {name} is dropped.", highlight=False)
+    messages.print(f"Model {name} is dropped.", highlight=False)
 
 
 @model_app.command("pause")

@@ -11,7 +11,7 @@ import typer
 
 from mempair_db.cli.bench import Quick, bench_app
 from mempair_db.cli.bench import _print as print_result
-from mempair_db.cli.common import AsJson, Dsn, app, out, show, talk
+from mempair_db.cli.common import AsJson, Dsn, app, messages, out, show
 from mempair_db.cli.evidence import KeyFile
 from mempair_db.cli.start import sql_app
 from mempair_db.database.connect import connect
@@ -45,17 +45,17 @@ def export(
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
 
     if rows:
-        talk.print(
+        messages.print(
             f"[yellow]Personal data:[/yellow] {folder} will hold keys and features of every surviving row. "
             "Its files are readable by you alone; a deletion in production does not reach them. "
             "Remove the folder when you are done.",
             highlight=False,
         )
-    done = write(server.ensure(dsn), folder, name=name, rows=rows, route=route, bars=shown_on(talk))
+    done = write(server.ensure(dsn), folder, name=name, rows=rows, route=route, bars=shown_on(messages))
     if as_json:
         print(json.dumps(asdict(done), default=str))  # noqa: T201
         return
-    talk.print(
+    messages.print(
         f"{done.models} models, {done.entries} ledger entries, {done.rows} rows in {folder} (by {done.route}). "
         f"Next: `mempair audit --from {folder}`, or `cd {folder} && duckdb mempair.duckdb`.",
         highlight=False,
@@ -82,7 +82,7 @@ def replay(
     from mempair_db.offline import folder as folders  # noqa: PLC0415
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
 
-    bars = shown_on(talk)
+    bars = shown_on(messages)
     with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
         if until is not None or change:
             changes = dict(part.partition("=")[::2] for part in change or ())
@@ -98,9 +98,9 @@ def replay(
     if as_json:
         print(json.dumps({**asdict(result), "holds": result.holds}, indent=2))  # noqa: T201
     else:
-        from mempair_db.pages import text as words  # noqa: PLC0415
+        from mempair_db.pages import text  # noqa: PLC0415
 
-        for line in words.comparison(result):
+        for line in text.comparison(result):
             out.print(line, highlight=False, soft_wrap=True)
     if result.holds is False:
         raise typer.Exit(5)
@@ -120,9 +120,9 @@ def audit(
     from mempair_db.measure import audit as audits  # noqa: PLC0415
     from mempair_db.offline import folder as folders  # noqa: PLC0415
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
-    from mempair_db.pages import text as words  # noqa: PLC0415
+    from mempair_db.pages import text  # noqa: PLC0415
 
-    bars = shown_on(talk)
+    bars = shown_on(messages)
     signer = keys.load(key or keys.default_path()) if attest else None
     with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
         result = audits.audit(model, effort=audits.QUICK if quick else audits.Effort(), bars=bars)
@@ -130,15 +130,15 @@ def audit(
     if as_json:
         print(json.dumps({**result.to_json(), "sha256": result.digest()}, indent=2, ensure_ascii=False))  # noqa: T201
     else:
-        for line in words.claims(result):
+        for line in text.claims(result):
             out.print(line, highlight=False, soft_wrap=True)
-        talk.print(f"{result.summary()}. {words.ONE_RECORD}", highlight=False)
+        messages.print(f"{result.summary()}. {text.ONE_RECORD}", highlight=False)
     if signer is not None:
         from mempair_db.measure.attest import attest as enter  # noqa: PLC0415
 
         with connect(server.ensure(dsn), autocommit=True) as connection:
             seq = enter(connection, number, result, signer)
-        talk.print(f"Entered as ledger entry {seq}, signed by {signer.public.name}.", highlight=False)
+        messages.print(f"Entered as ledger entry {seq}, signed by {signer.public.name}.", highlight=False)
     if result.failed:
         raise typer.Exit(5)
 
@@ -158,12 +158,14 @@ def report(
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
     from mempair_db.pages.report import render  # noqa: PLC0415
 
-    bars = shown_on(talk)
+    bars = shown_on(messages)
     with folders.offline(name, folder=folder, dsn=address(dsn, folder), bars=bars) as model:
         effort = audits.QUICK if quick else audits.Effort()
         result = audits.audit(model, effort=effort, bars=bars) if audited else None
         page.write_text(render(model, result), encoding="utf-8")
-    talk.print(f"{page} is written" + (f": {result.summary()}." if result else "."), highlight=False, soft_wrap=True)
+    messages.print(
+        f"{page} is written" + (f": {result.summary()}." if result else "."), highlight=False, soft_wrap=True
+    )
 
 
 @app.command()
@@ -197,7 +199,7 @@ def simulate(
     columns = [name.strip() for name in features.split(",")] if features else None
     place = None if Path(source).exists() else server.ensure(dsn)
     table = load(source, target, features=columns, positive=positive, dsn=place, limit=rows)
-    talk.print(f"{len(table)} rows, {table.skipped} left out for missing values.", highlight=False)
+    messages.print(f"{len(table)} rows, {table.skipped} left out for missing values.", highlight=False)
     wanted = simulation.scenarios(
         epsilon=_numbers("epsilon", epsilon),
         gamma=_numbers("gamma", gamma),
@@ -207,19 +209,19 @@ def simulate(
         pattern=[part.strip() for part in pattern.split(",")],
         a_day=[deletions_per_day],
     )
-    results = simulation.simulate(table, wanted, delta=delta, draws=draws, bars=shown_on(talk))
+    results = simulation.simulate(table, wanted, delta=delta, draws=draws, bars=shown_on(messages))
     advice = advices.advise(results, most_loss)
     if page is not None:
         page.write_text(render(source, results, advice), encoding="utf-8")
-        talk.print(f"{page} is written.", highlight=False)
+        messages.print(f"{page} is written.", highlight=False)
     if as_json:
         answer = {"need": advice.need, "reason": advice.reason, "parameters": advice.sql()}
         print(json.dumps({"results": [r.row() for r in results], "advice": answer}, indent=2))  # noqa: T201
         return
     differing, same = advices.varying([r.row() for r in results])
-    talk.print("In all of them: " + ", ".join(f"{k} {v}" for k, v in same.items()), highlight=False, soft_wrap=True)
+    messages.print("In all of them: " + ", ".join(f"{k} {v}" for k, v in same.items()), highlight=False, soft_wrap=True)
     show(differing, as_json=False)
-    talk.print(f"{advice.need}: {advice.reason}.", highlight=False, soft_wrap=True)
+    messages.print(f"{advice.need}: {advice.reason}.", highlight=False, soft_wrap=True)
     if advice.best is not None:
         out.print(advice.sql(), highlight=False, soft_wrap=True)
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from mempair_db import errors
-from mempair_db.cli.common import Dsn, Name, app, query, talk
+from mempair_db.cli.common import Dsn, Name, app, messages, query
 from mempair_db.cli.evidence import KeyFile, PublicKeys, trusted
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
@@ -88,4 +88,4 @@ def verify(
     for line in receipts.check(document, trusted(public_key), key_value):
         print(f"good: {line}")  # noqa: T201
     if key_value is None:
-        talk.print(f"Not checked: that {document['key']!r} is your key value; give --key-value.", highlight=False)
+        messages.print(f"Not checked: that {document['key']!r} is your key value; give --key-value.", highlight=False)

@@ -10,7 +10,7 @@ import typer
 from rich.live import Live
 from rich.progress import Progress
 
-from mempair_db.cli.common import AsJson, Dsn, Name, app, model_id, out, query, rows, show, table, talk
+from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, show, table
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
@@ -68,7 +68,7 @@ def health(
     """Exit with 0 if a worker is alive, no model has failed and no deletion waits too long; else say what is wrong."""
     problems = rows(dsn, "health", silence=silence, patience=patience)
     for row in problems:
-        talk.print(row["problem"], highlight=False)
+        messages.print(row["problem"], highlight=False)
     raise typer.Exit(1 if problems else 0)
 
 
@@ -80,11 +80,11 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
 
     address = server.ensure(dsn)
     number = model_id(address, name)
-    with connect(address, autocommit=True) as connection, talk.status(f"Retraining {name} ..."):
+    with connect(address, autocommit=True) as connection, messages.status(f"Retraining {name} ..."):
         batch.prepare(connection)
         outcome = replay(connection, number or 0, "requested")
     for note in outcome.notes or [f"another worker is busy with {name}, or it is paused"]:
-        talk.print(note, highlight=False)
+        messages.print(note, highlight=False)
 
 
 @app.command()
@@ -95,12 +95,12 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Compare what a model has learned with its table; exit code 5 if they differ and are not repaired."""
-    with talk.status(f"Comparing {name} with its table ..."):
+    with messages.status(f"Comparing {name} with its table ..."):
         findings = rows(dsn, "reconcile", name=name, repair=repair)
     if findings or as_json:
         show(findings, as_json)
     else:
-        talk.print(f"{name} has learned exactly what its table holds.", highlight=False)
+        messages.print(f"{name} has learned exactly what its table holds.", highlight=False)
     raise typer.Exit(5 if findings and not repair else 0)
 
 
@@ -111,7 +111,10 @@ def backfill(
     dsn: Dsn = None,
 ) -> None:
     """Enqueue the rows that are in the table but not learned, a chunk at a time, while others go on writing."""
-    with connect(server.ensure(dsn), autocommit=True) as connection, Progress(console=talk, transient=True) as progress:
+    with (
+        connect(server.ensure(dsn), autocommit=True) as connection,
+        Progress(console=messages, transient=True) as progress,
+    ):
         parts = connection.execute(query("parts"), {"name": name}).fetchall()
         total = sum(blocks for _, blocks in parts)
         task = progress.add_task(f"Backfilling {name}", total=total)
@@ -123,7 +126,7 @@ def backfill(
                 row = connection.execute(query("backfill"), values).fetchone()
                 enqueued += row[0] if row else 0
                 progress.advance(task, min(chunk, blocks - first))
-    talk.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
+    messages.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
 
 
 @app.command()
@@ -140,10 +143,10 @@ def purge(
         batch.prepare(connection)
         for number, name in connection.execute(query("model_ids")).fetchall():
             done = erase(connection, number)
-            talk.print(
+            messages.print(
                 f"{name}: {'erased' if done else 'changes are waiting; run the worker, then purge again'}",
                 highlight=False,
             )
         if full:
-            with talk.status("Rewriting tables ..."):
+            with messages.status("Rewriting tables ..."):
                 rewrite(connection)

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from mempair_db import __version__
-from mempair_db.measure import capacity as cliff
-from mempair_db.measure import distinguish, leave_one_out, regret, replay
+from mempair_db.measure import capacity, distinguish, leave_one_out, regret, replay
 from mempair_db.measure.claims import FAILS, FROM_THE_LEDGER, HOLDS, OPEN, SKIPPED, Claim
 from mempair_db.offline import stream
 from mempair_db.offline.folder import Offline
@@ -70,8 +69,8 @@ class Audit:
 
     def summary(self) -> str:
         """Say how many claims have which verdict."""
-        words = {HOLDS: "hold", FAILS: "fail", OPEN: "open", SKIPPED: "not measured"}
-        counts = {word: sum(claim.verdict == verdict for claim in self.claims) for verdict, word in words.items()}
+        names = {HOLDS: "hold", FAILS: "fail", OPEN: "open", SKIPPED: "not measured"}
+        counts = {name: sum(claim.verdict == verdict for claim in self.claims) for verdict, name in names.items()}
         return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
 
 
@@ -220,8 +219,8 @@ def _regret(name: str, says: str, model: Offline, result: Audit, effort: Effort,
 
 
 def _gamma(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
-    found = cliff.measure(stream.load(model), draws=effort.draws, seed=effort.seed, bars=bars)
-    result.figures["cliff"] = asdict(found)
+    found = capacity.measure(stream.load(model), draws=effort.draws, seed=effort.seed, bars=bars)
+    result.figures["deletion_curve"] = asdict(found)
     extra = found.extra
     return Claim(
         name,

@@ -1,12 +1,12 @@
-"""Accuracy after m deletions, against an exact retrain without the same rows; and where the formulas see the cliff.
+"""Accuracy after m deletions, against an exact retrain without the same rows; beside it, how many the formulas allow.
 
     capacity         m* = (λ(N + t0)/G)·√(γρ_tot/(M + λd)), passive: twice as many            `bounds.capacity`
     regret_capacity  (N/G)·√(γλρ_tot/d), which counts regret over the whole stream instead of the next prediction
     paper_capacity   the largest m with m ≤ (γN − G·D·√(cC·S_N))/(G·σ·√(2 ln(1/δ))), σ = (G/λ)/√(2ρ_tot/m), as printed
 
-Every fifth row is held out and judges. For each m, m random rows are unlearned at the end of the stream, each with the
-noise of ρ_tot/m; `draws` times, since noise is chance. `Extra` asks what γ promises: how much more does a prediction
-lose after ⌊m*⌋ deletions than after an exact retrain?
+Every fifth row is held out. For each m, m random rows are unlearned at the end of the stream, each with the noise of
+ρ_tot/m; `draws` times, since noise is chance. `Extra` asks what γ promises: how much more does a prediction lose after
+⌊m*⌋ deletions than after an exact retrain?
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class Cliff:
-    """The whole table."""
+class DeletionCurve:
+    """How the model fares as ever more rows are deleted, and where the formulas say to stop."""
 
     rows: int
     metric: str
@@ -81,7 +81,7 @@ class Cliff:
         return best
 
 
-def measure(stream: Stream, *, draws: int = 5, seed: int = 0, bars: Bars = silent) -> Cliff:
+def measure(stream: Stream, *, draws: int = 5, seed: int = 0, bars: Bars = silent) -> DeletionCurve:
     """Unlearn ever more rows."""
     rows = stream.without_gaps()
     test = np.arange(len(rows)) % HELD_OUT == HELD_OUT - 1
@@ -89,7 +89,7 @@ def measure(stream: Stream, *, draws: int = 5, seed: int = 0, bars: Bars = silen
     d = stream.epoch.d
     learned = learn(stream, X, y)
     capacity = capacity_at(stream, len(X))
-    judge = Judge(rows.X[test], rows.y[test], stream.parameters.regression)
+    held_out = HeldOut(rows.X[test], rows.y[test], stream.parameters.regression)
     ms = grid(capacity, len(X) // 2)
     rng = np.random.default_rng(seed)
     steps = []
@@ -99,25 +99,25 @@ def measure(stream: Stream, *, draws: int = 5, seed: int = 0, bars: Bars = silen
             sigma = noise_scale(stream, len(X), m)
             for _ in range(draws):
                 chosen = rng.choice(len(X), m, replace=False)
-                fits.append(judge(unlearn(stream, learned, X[chosen], y[chosen], sigma).theta))
-                exact.append(judge(learn(stream, X, y, without=chosen).theta))
+                fits.append(held_out.fit(unlearn(stream, learned, X[chosen], y[chosen], sigma).theta))
+                exact.append(held_out.fit(learn(stream, X, y, without=chosen).theta))
                 advance(1)
             steps.append(Step(m, float(np.mean(fits)), min(fits), float(np.mean(exact)), sigma * math.sqrt(d)))
-    return Cliff(
+    return DeletionCurve(
         rows=len(X),
-        metric=judge.metric,
-        untouched=judge(learned.theta),
+        metric=held_out.metric,
+        untouched=held_out.fit(learned.theta),
         steps=steps,
         capacity=capacity,
         regret_capacity=bounds.regret_capacity(len(X), **_constants(stream)),
         paper_capacity=paper_capacity(stream, len(X), learned),
-        extra=_extra(stream, X, y, judge, draws, rng),
+        extra=_extra(stream, X, y, held_out, draws, rng),
     )
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Rows that were held out."""
+class HeldOut:
+    """Rows that no model has learned, to measure models on."""
 
     X: Vector
     y: Vector
@@ -125,10 +125,10 @@ class Judge:
 
     @property
     def metric(self) -> str:
-        """The name of what it returns."""
+        """The name of what `fit` returns."""
         return "explained variance" if self.regression else "accuracy"
 
-    def __call__(self, theta: Vector) -> float:
+    def fit(self, theta: Vector) -> float:
         """Return the accuracy, or the explained share of the variance."""
         z = self.X @ theta
         if not self.regression:
@@ -210,7 +210,7 @@ def _constants(stream: Stream) -> dict[str, Any]:
     }
 
 
-def _extra(stream: Stream, X: Vector, y: Vector, judge: Judge, draws: int, rng: np.random.Generator) -> Extra:
+def _extra(stream: Stream, X: Vector, y: Vector, held_out: HeldOut, draws: int, rng: np.random.Generator) -> Extra:
     """Delete as many rows as the capacity allows; noise is cheap to draw, so draw it often."""
     k, gamma = stream.epoch.constants, stream.parameters.gamma
     m = min(math.floor(capacity_at(stream, len(X))), len(X))
@@ -218,7 +218,9 @@ def _extra(stream: Stream, X: Vector, y: Vector, judge: Judge, draws: int, rng: 
         return Extra(0, 0.0, 0.0, gamma)
     learned, sigma = learn(stream, X, y), noise_scale(stream, len(X), m)
     chosen = rng.choice(len(X), m, replace=False)
-    exact = judge.loss(learn(stream, X, y, without=chosen).theta, k)
-    found = [judge.loss(unlearn(stream, learned, X[chosen], y[chosen], sigma).theta, k) for _ in range(10 * draws + 40)]
+    exact = held_out.loss(learn(stream, X, y, without=chosen).theta, k)
+    found = [
+        held_out.loss(unlearn(stream, learned, X[chosen], y[chosen], sigma).theta, k) for _ in range(10 * draws + 40)
+    ]
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
     return Extra(m, float(np.mean(found)) - exact, error, gamma)

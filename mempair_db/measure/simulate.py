@@ -1,7 +1,7 @@
 """`mempair simulate`: what would happen on these rows with other parameters, before anything is in production?
 
-For each scenario the model is calibrated and learns four of five rows; the fifth judges. Then one epoch's budget is
-used up: as many rows as it allows are deleted, in the scenario's pattern, with real noise, `draws` times over. So
+For each scenario the model is calibrated and learns four of five rows; the fifth is held out. Then one epoch's budget
+is used up: as many rows as it allows are deleted, in the scenario's pattern, with real noise, `draws` times over. So
 
     fit          held-out accuracy (or explained variance) at its worst moment, right before the retrain
     retrains     deletions a month / deletions an epoch: how often the budget is spent, at this size of the table
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mempair_db.errors import InvalidParameter
-from mempair_db.measure.capacity import HELD_OUT, Judge, learn, noise_scale
+from mempair_db.measure.capacity import HELD_OUT, HeldOut, learn, noise_scale
 from mempair_db.measure.regret import NAMES
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
@@ -120,16 +120,16 @@ def simulate(
     """Run every scenario."""
     if len(table) < 100:
         raise InvalidParameter(f"{len(table)} usable rows.", remedy="Give at least 100.")
-    laboratory = Laboratory(table, delta)
+    simulator = Simulator(table, delta)
     results = []
     with bars("Simulating", len(wanted)) as advance:
         for scenario in wanted:
-            results.append(laboratory.run(scenario, draws, np.random.default_rng(seed)))
+            results.append(simulator.run(scenario, draws, np.random.default_rng(seed)))
             advance(1)
     return results
 
 
-class Laboratory:
+class Simulator:
     """Keeps what scenarios share: the split of the rows, and what was learned for each λ."""
 
     def __init__(self, table: Table, delta: float) -> None:
@@ -138,7 +138,7 @@ class Laboratory:
         self.table, self.delta = table, delta
         self.train, self.test = np.flatnonzero(~test), np.flatnonzero(test)
         self._epochs: dict[tuple[Any, ...], Epoch] = {}
-        self._learned: dict[tuple[Any, ...], tuple[Stream, State, Judge]] = {}
+        self._learned: dict[tuple[Any, ...], tuple[Stream, State, HeldOut]] = {}
 
     def run(self, scenario: Scenario, draws: int, rng: np.random.Generator) -> Result:
         """Use up one budget, several times, and look at the damage."""
@@ -151,25 +151,25 @@ class Laboratory:
             m=scenario.m,
             unlearner=scenario.unlearner,  # type: ignore[arg-type]
         )
-        stream, learned, judge = self._learn(parameters)
+        stream, learned, held_out = self._learn(parameters)
         pair = MemoryPair(parameters)
         pair.restore(stream.epoch, learned, odometer.Odometer(stream.epoch.cap))
         monthly = scenario.a_day * DAYS
         some = np.full(min(len(stream) // 2, 100_000), events.DELETE, np.int16)
         an_epoch = pair.affordable(some)
         count = min(an_epoch, math.ceil(monthly))
-        fits, sigma, retrained = [judge(learned.theta)], 0.0, judge(learned.theta)
+        fits, sigma, retrained = [held_out.fit(learned.theta)], 0.0, held_out.fit(learned.theta)
         if count:
             chosen = self._chosen(scenario.pattern, stream, learned, count, rng)
-            fits = [judge(self._forget(pair, stream, chosen).theta) for _ in range(draws)]
-            retrained = judge(learn(stream, stream.X, stream.y, without=chosen).theta)
+            fits = [held_out.fit(self._forget(pair, stream, chosen).theta) for _ in range(draws)]
+            retrained = held_out.fit(learn(stream, stream.X, stream.y, without=chosen).theta)
             sigma = noise_scale(stream, len(stream), max(1, stream.epoch.cap // pair.price(len(stream))))
         return Result(
             scenario=scenario,
             lam=stream.lam,
             d=stream.epoch.d,
             rows=len(stream),
-            untouched=judge(learned.theta),
+            untouched=held_out.fit(learned.theta),
             fit=float(np.mean(fits)),
             error=float(np.std(fits, ddof=1)) / math.sqrt(len(fits)) if len(fits) > 1 else 0.0,
             retrained=retrained,
@@ -180,7 +180,7 @@ class Laboratory:
             size=float(np.linalg.norm(learned.theta)),
         )
 
-    def _learn(self, parameters: Parameters) -> tuple[Stream, State, Judge]:
+    def _learn(self, parameters: Parameters) -> tuple[Stream, State, HeldOut]:
         """Calibrate and learn, once for each λ; ε, γ and m change the budget alone."""
         table = self.table
         choice = (parameters.lam, parameters.gamma if parameters.lam is None else None)
@@ -195,10 +195,10 @@ class Laboratory:
         if key not in self._learned:
             (train_x, train_y), (test_x, test_y) = (self._encode(epoch, rows) for rows in (self.train, self.test))
             stream = Stream(parameters, epoch, np.ones(len(train_y), np.int16), train_x, train_y, True)
-            judge = Judge(test_x, test_y, table.regression)
-            self._learned[key] = (stream, learn(stream, train_x, train_y), judge)
-        stream, learned, judge = self._learned[key]
-        return replace(stream, parameters=parameters, epoch=epoch), copy(learned), judge
+            held_out = HeldOut(test_x, test_y, table.regression)
+            self._learned[key] = (stream, learn(stream, train_x, train_y), held_out)
+        stream, learned, held_out = self._learned[key]
+        return replace(stream, parameters=parameters, epoch=epoch), copy(learned), held_out
 
     def _encode(self, epoch: Epoch, rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:
         c = [self.table.c[i] for i in rows]

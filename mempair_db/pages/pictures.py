@@ -48,7 +48,7 @@ def of_audit(result: Audit) -> list[tuple[str, str]]:
         ("Distance to the true replay", _leave_one_out(result.figures.get("leave_one_out"))),
         ("Can it be told apart?", _empirical(result.figures.get("empirical"))),
         ("Regret and its bound", _regret(result.figures.get("regret"))),
-        ("How many deletions before it hurts", _cliff(result.figures.get("cliff"))),
+        ("How many deletions before it hurts", _deletion_curve(result.figures.get("deletion_curve"))),
     ]
 
 
@@ -116,7 +116,7 @@ def _positive(curve: list[dict[str, Any]]) -> bool:
     return all(point["regret"] > 0 for point in curve)
 
 
-def _cliff(found: dict[str, Any] | None) -> str:
+def _deletion_curve(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
     ms = [step["m"] for step in found["steps"]]

@@ -96,7 +96,7 @@ def test_the_bundled_sets_are_encoded_into_the_unit_ball(name: str) -> None:
     assert np.isfinite(stream.X).all()
 
 
-def test_rows_that_judge_were_not_learned() -> None:
+def test_rows_held_out_were_not_learned() -> None:
     rows = data.rotating(50)
     train, test = rows.split()
     assert len(train) == 40

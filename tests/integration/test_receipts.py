@@ -356,9 +356,9 @@ def test_the_command_line_issues_and_verifies_receipts(orders: Orders, mempair: 
         assert mempair(*check)[0] == 5
     assert json.loads(mempair("receipt", "late", "42", "--unsigned")[1])["key"] == "42"
     assert mempair("receipt", "late", "42", "--consume")[0] == 0
-    code, text, talk = mempair("receipt", "late", "42")
+    code, text, messages = mempair("receipt", "late", "42")
     assert (code, text) == (1, "")
-    assert "consumed or expired" in " ".join(talk.split())
+    assert "consumed or expired" in " ".join(messages.split())
 
 
 def test_the_command_line_makes_checkpoints_and_finds_tampering(
@@ -379,9 +379,9 @@ def test_the_command_line_makes_checkpoints_and_finds_tampering(
         connection.execute(
             "update mempair.ledger set rho = rho + 1, rho_spent = rho_spent + 1 where kind = 'unlearned'"
         )
-    code, _, talk = mempair("odometer", "verify", "late")
+    code, _, messages = mempair("odometer", "verify", "late")
     assert code == 5
-    assert "its body is not that of its columns" in " ".join(talk.split())
+    assert "its body is not that of its columns" in " ".join(messages.split())
     assert mempair("odometer", "checkpoint", "late", "--to", str(file))[0] == 5
     assert file.read_text() == before
     assert mempair("receipt", "late", "42")[0] == 5

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from mempair_db.cli import app
 from mempair_db.ledger import keys, notes
-from mempair_db.measure import audit, leave_one_out, regret, replay
-from mempair_db.measure import capacity as cliff
+from mempair_db.measure import audit, capacity, leave_one_out, regret, replay
 from mempair_db.offline import stream
 from mempair_db.offline.folder import read
 from mempair_db.pair import bounds, events
@@ -43,7 +42,7 @@ def test_every_claim_of_an_honest_model_holds(audited: audit.Audit) -> None:
 def test_figures_survive_json_and_give_a_digest(audited: audit.Audit) -> None:
     text = json.dumps(audited.to_json(), allow_nan=False)
     assert set(json.loads(text)["figures"]) == {
-        *("empirical", "replay", "leave_one_out", "regret", "regret_with_deletions", "cliff"),
+        *("empirical", "replay", "leave_one_out", "regret", "regret_with_deletions", "deletion_curve"),
     }
     assert len(audited.digest()) == 64
 
@@ -133,7 +132,7 @@ def test_the_regret_bound_holds_with_deletions_half_way(story: Any) -> None:
 
 
 def test_far_beyond_capacity_the_model_is_gone(story: Any) -> None:
-    found = cliff.measure(stream.load(story), draws=15)
+    found = capacity.measure(stream.load(story), draws=15)
     first, last = found.steps[0], found.steps[-1]
     assert last.m > 4 * found.capacity
     assert last.fit < first.retrained - 0.05
