@@ -1,0 +1,257 @@
+"""Raw row → integers, with constants that are frozen and coarsely rounded (EXACT.md, Integers).
+
+    x_q = floor(clamp((x − centre)/scale, −4, 4)·2^10 + ½)     scale a power of two, centre a multiple of scale/8
+    max(x_q − knot, 0)                                         curves: one coordinate per knot
+    2^10 or 0                                                  an indicator: missing, a level, the intercept
+
+The coordinates of a row, in this order: the intercept; then for every number x_q, its knots, and whether it is missing
+where that was seen; then for every text its levels, "any other", and NULL where that was seen. A missing number counts
+as the centre. Each operation is an integer's, or one correctly rounded IEEE operation, so numpy, PostgreSQL and DuckDB
+give the same bits. What is learned is what is served: predictions encode with the same constants, in SQL too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidRow
+
+Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Texts = Sequence[Sequence[str | None]]  # one sequence of text values per row
+
+UNIT: Final = 2**10
+CLAMP: Final = 4
+TARGET_CLAMP: Final = 64
+KNOT: Final = UNIT // 8  # knots are multiples of it
+MOST_LEVELS: Final = 100  # observed levels kept per text feature
+RAREST: Final = 5  # what is seen less often among the reference rows has no coordinate: it must not name a person
+WIDEST: Final = 1_024  # coordinates
+
+
+@dataclass(frozen=True)
+class Number:
+    """The constants of one number."""
+
+    centre: float = 0.0
+    scale: float = 1.0
+    knots: tuple[int, ...] = ()
+    missing: bool = False  # whether being missing has a coordinate
+
+
+@dataclass(frozen=True)
+class Text:
+    """The constants of one text feature."""
+
+    levels: tuple[str, ...] = ()  # in the order of their names
+    null: bool = False  # whether NULL has a coordinate of its own; otherwise it counts as "any other"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the rows of a model become integers."""
+
+    numbers: tuple[Number, ...]
+    texts: tuple[Text, ...] = ()
+    target: Number = Number()  # of a regression; labels are not encoded
+
+    @cached_property
+    def d(self) -> int:
+        """Number of coordinates."""
+        return (
+            1
+            + sum(1 + len(number.knots) + number.missing for number in self.numbers)
+            + sum(len(text.levels) + 1 + text.null for text in self.texts)
+        )
+
+    @cached_property
+    def names(self) -> list[tuple[str, int, Any]]:
+        """What each coordinate is: ("intercept", 0, None), ("number", j, None), ("knot", j, at), ("level", k, v) …"""
+        names: list[tuple[str, int, Any]] = [("intercept", 0, None)]
+        for j, number in enumerate(self.numbers):
+            names += [("number", j, None), *(("knot", j, at) for at in number.knots)]
+            names += [("missing", j, None)] * number.missing
+        for k, text in enumerate(self.texts):
+            names += [*(("level", k, level) for level in text.levels), ("other", k, None)]
+            names += [("null", k, None)] * text.null
+        return names
+
+    def encode(self, x: Matrix, c: Texts = ()) -> tuple[Matrix, Flags, Flags]:
+        """Return the integers (as float64), which rows have a number beyond the clamp, which a level nobody knew.
+
+        >>> encoding = Encoding((Number(10.0, 4.0),), (Text(("basic", "pro")),))
+        >>> X, outside, unknown = encoding.encode(np.array([[12.0], [99.0]]), [["pro"], ["gold"]])
+        >>> X.astype(int).tolist(), outside.tolist(), unknown.tolist()
+        ([[1024, 512, 0, 1024, 0], [1024, 4096, 0, 0, 1024]], [False, True], [False, True])
+        """
+        X = np.zeros((len(x), self.d))
+        X[:, 0] = UNIT
+        outside, unknown = np.zeros(len(x), bool), np.zeros(len(x), bool)
+        at = self._encode_numbers(x, X, outside, unknown)
+        rows = np.arange(len(x))
+        for k, (text, positions) in enumerate(zip(self.texts, self._positions, strict=True)):
+            other = len(text.levels)
+            found = np.fromiter((positions.get(values[k], other) for values in c), np.intp, len(x))
+            unknown |= found == other
+            X[rows, at + found] = UNIT
+            at += other + 1 + text.null
+        return X, outside, unknown
+
+    def _encode_numbers(self, x: Matrix, X: Matrix, outside: Flags, unknown: Flags) -> int:
+        """Fill the coordinates of the numbers; return where those of the texts begin."""
+        if not self.numbers:
+            return 1
+        z = quantise(x, self._centres, self._scales)
+        if np.isnan(z).any():
+            is_missing = np.isnan(z)
+            unknown |= (is_missing & ~np.array([number.missing for number in self.numbers])).any(axis=1)
+            z[is_missing] = 0.0
+        else:
+            is_missing = None
+        outside |= (np.abs(z) == CLAMP * UNIT).any(axis=1)
+        if self._plain:
+            X[:, 1 : 1 + len(self.numbers)] = z
+            return 1 + len(self.numbers)
+        at = 1
+        for j, number in enumerate(self.numbers):
+            X[:, at] = z[:, j]
+            for knot in number.knots:
+                at += 1
+                np.maximum(z[:, j] - knot, 0.0, out=X[:, at])
+            if number.missing:
+                at += 1
+                if is_missing is not None:
+                    X[is_missing[:, j], at] = UNIT
+            at += 1
+        return at
+
+    def encode_target(self, y: Vector) -> Vector:
+        """Quantise a regression's target as if it were a feature, with a wider clamp."""
+        return quantise(y, self.target.centre, self.target.scale, TARGET_CLAMP)
+
+    @cached_property
+    def _centres(self) -> Vector:
+        return np.array([number.centre for number in self.numbers])
+
+    @cached_property
+    def _scales(self) -> Vector:
+        return np.array([number.scale for number in self.numbers])
+
+    @cached_property
+    def _plain(self) -> bool:
+        return not any(number.knots or number.missing for number in self.numbers)
+
+    @cached_property
+    def _positions(self) -> tuple[dict[str | None, int], ...]:
+        """For every text where each value's coordinate is."""
+        return tuple(
+            {value: i for i, value in enumerate(text.levels)} | ({None: len(text.levels) + 1} if text.null else {})
+            for text in self.texts
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that survive JSON without loss."""
+        return {
+            "numbers": [[n.centre, n.scale, list(n.knots), n.missing] for n in self.numbers],
+            "texts": [[list(t.levels), t.null] for t in self.texts],
+            "target": [self.target.centre, self.target.scale],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Encoding:
+        """Rebuild what `to_json` wrote."""
+        return cls(
+            tuple(Number(float(a), float(b), tuple(map(int, knots)), bool(m)) for a, b, knots, m in values["numbers"]),
+            tuple(Text(tuple(levels), bool(null)) for levels, null in values["texts"]),
+            Number(float(values["target"][0]), float(values["target"][1])),
+        )
+
+
+def quantise(x: Matrix, centre: Any, scale: Any, clamp: int = CLAMP) -> Matrix:
+    """x_q: NaN stays NaN, an infinite number is beyond the clamp.
+
+    >>> quantise(np.array([-np.inf, 11.0, np.nan]), 10.0, 4.0).tolist()
+    [-4096.0, 256.0, nan]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        z: Matrix = np.subtract(x, centre)
+        z /= scale
+        np.minimum(z, clamp, out=z)
+        np.maximum(z, -clamp, out=z)
+        z *= UNIT
+        z += 0.5
+        np.floor(z, out=z)
+    return z
+
+
+def fit(
+    x: Matrix,
+    c: Texts,
+    y: Vector,
+    *,
+    regression: bool = False,
+    curves: int = 0,
+    declared: Sequence[Sequence[str] | None] = (),
+) -> Encoding:
+    """Choose the constants from the reference rows, in whatever order they come.
+
+    `declared` has the levels of each text feature, or None where they are to be observed.
+    """
+    if len(x) == 0:
+        raise InvalidRow("there is no row to choose the constants from.")
+    numbers = tuple(_fit_number(x[:, j], curves) for j in range(x.shape[1]))
+    target = Number(*_standard(y)) if regression else Number()
+    declared = declared or [None] * (len(c[0]) if len(c) else 0)
+    counts = [Counter(row[k] for row in c) for k in range(len(declared))]
+    most = MOST_LEVELS
+    while True:
+        texts = tuple(_fit_text(count, names, most) for count, names in zip(counts, declared, strict=True))
+        encoding = Encoding(numbers, texts, target)
+        if encoding.d <= WIDEST or most == 1:
+            return encoding
+        most //= 2
+
+
+def _fit_number(x: Vector, curves: int) -> Number:
+    centre, scale = _standard(x)
+    number = Number(centre, scale, missing=int(np.isnan(x).sum()) >= RAREST)
+    if curves == 0:
+        return number
+    z = quantise(x[~np.isnan(x)], centre, scale)
+    places = np.quantile(z, np.arange(1, curves + 1) / (curves + 1)) if len(z) else np.zeros(0)
+    knots = {int(np.floor(place / KNOT + 0.5)) * KNOT for place in places.tolist()}
+    return Number(centre, scale, tuple(sorted(k for k in knots if z.min() < k < z.max())), number.missing)
+
+
+def _standard(x: Vector) -> tuple[float, float]:
+    """Mean and deviation with the outermost thousandth cut, rounded so coarsely that one row rarely changes them.
+
+    >>> _standard(np.append(np.arange(1000.0), 1e300))
+    (512.0, 256.0)
+    """
+    x = np.sort(x[np.isfinite(x)])  # sorted: a sum of floats depends on their order
+    cut = min(len(x) // 1000 + 1, max(len(x) - 1, 0) // 2)  # at least one row: a single 1e300 must not decide
+    for part in (np.clip(x, x[cut], x[-1 - cut]), x) if len(x) else ():
+        mean = float(part.mean())
+        deviation = float(np.sqrt(np.mean((part - mean) ** 2))) if np.isfinite(mean) else np.inf
+        if 1e-12 * (1.0 + abs(mean)) < deviation < 1e150 and abs(mean) < 1e150:
+            scale = 2.0 ** np.floor(np.log2(deviation) + 0.5)
+            return float(np.floor(mean / scale * 8.0 + 0.5) * scale / 8.0) + 0.0, float(scale)
+    if len(x) and abs(x[0]) < 1e150:  # one value only, or nearly
+        return float(np.floor(x[0] * 8.0 + 0.5) / 8.0) + 0.0, 1.0
+    return 0.0, 1.0
+
+
+def _fit_text(counts: Counter[str | None], declared: Sequence[str] | None, most: int) -> Text:
+    if declared is None:
+        frequent = sorted((-count, value) for value, count in counts.items() if value is not None and count >= RAREST)
+        declared = [value for _, value in frequent[:most]]
+    return Text(tuple(sorted(declared)), counts[None] >= RAREST)

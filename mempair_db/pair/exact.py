@@ -1,0 +1,343 @@
+"""The exact pair: learn by adding integers, unlearn by subtracting the same integers (EXACT.md, 1 to 3).
+
+Logistic regression by one Newton step from a frozen reference w0 needs nothing of the rows but three sums at w0:
+
+    n = Σ 1        g = Σ ℓ'(w0ᵀx_i, y_i)·x_i        H = Σ ℓ''(w0ᵀx_i)·x_i x_iᵀ          `sums`
+    w = w0 − (H + Λ·I)⁻¹ (g + Λ·w0)                                                    `solve`
+
+All terms are integers, so the sums are those of the rows that are there, bit for bit, whatever the order, the batches,
+the number of processes and the processor. What is not a sum is frozen: `Reference`, chosen by `refer` from a few
+reference rows with the same two functions.
+
+    x_q as in `encode`;   z_q = Σ_j w0_q[j]·x_q[j],   w0_q = w0·2^h
+    logistic   (p, c) = TABLE[clamp(z_q >> h)]         u = p − (2^14 if y else 0)
+    squared    u = (z_q >> h) − y_q,  c = 1            huber: u cut at ±clip, c = 0 beyond
+    g += u·x_q      H += c·x_q x_qᵀ      n += 1        delete: the same with −
+
+Several classes are several pairs over the same x: g and H have a first axis, which is 1 otherwise.
+The products are below 2^32 and a block has at most 2^14 rows, so float64 holds every sum of a block exactly, and the
+matrix product may be any BLAS's; blocks are added up as int64.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidParameter
+from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
+
+Integers = npt.NDArray[np.int64]
+
+RIDGE: Final = 10.0  # Λ
+P_UNIT: Final = 2**14
+C_UNIT: Final = 2**10
+TABLE_STEP: Final = 2**10  # entries per unit of z, for z in [−16, 16]
+TABLE_HALF: Final = 16 * TABLE_STEP
+FINE: Final = 12  # w of a step towards the reference is a multiple of 2^−12
+STEPS: Final = 15
+BLOCK: Final = 2**14
+LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
+MOST_ROWS: Final = 2**30  # n·2^32 stays below 2^62
+REFERENCE_ROWS: Final = 10_000
+
+
+def _table() -> tuple[Vector, Vector]:
+    """p·2^14 and max(1, p(1−p)·2^10) for z = −16 … 16.
+
+    No entry lies nearer than 1e-6 to a half, so every exp gives the same integers; a test has their checksum.
+    """
+    z = np.arange(-TABLE_HALF, TABLE_HALF + 1) / TABLE_STEP
+    p = 1.0 / (1.0 + np.exp(-z))
+    return np.floor(p * P_UNIT + 0.5), np.maximum(1.0, np.floor(p * (1.0 - p) * C_UNIT + 0.5))
+
+
+TABLE_P, TABLE_C = _table()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The frozen constants F is a function of, beside the rows: the encoding, the loss, w0 on a grid of 2^−h."""
+
+    encoding: Encoding
+    loss: str  # logistic, squared or huber
+    w0: Integers  # (classes, d), in units of 2^−h
+    h: int
+    clip: int = 0  # huber: in units of 2^−10 deviations
+    outside: int = 0  # of a million reference rows, how many have a number beyond the clamp
+    unknown: int = 0  # and how many a level nobody knew
+
+    @property
+    def classes(self) -> int:
+        """How many pairs: 1, or one for each class."""
+        return len(self.w0)
+
+    @property
+    def d(self) -> int:
+        """Number of coordinates."""
+        return self.encoding.d
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that survive JSON without loss."""
+        return {
+            "encoding": self.encoding.to_json(),
+            "loss": self.loss,
+            "w0": self.w0.tolist(),
+            "h": self.h,
+            "clip": self.clip,
+            "outside": self.outside,
+            "unknown": self.unknown,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Reference:
+        """Rebuild what `to_json` wrote."""
+        plain = {name: int(values[name]) for name in ("h", "clip", "outside", "unknown")}
+        return cls(
+            Encoding.from_json(values["encoding"]), str(values["loss"]), np.array(values["w0"], np.int64), **plain
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical bytes: two references are the same if these are."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")).encode()
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical bytes."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+
+@dataclass(frozen=True)
+class Sums:
+    """All that an exact model knows of its rows. A group: parts add up, and what was added can be subtracted."""
+
+    counts: Integers  # n; rows with a number beyond the clamp; rows with a level nobody knew; Σ y_q² of a regression
+    g: Integers  # (classes, d)
+    H: Integers  # (classes, d, d)
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return int(self.counts[0])
+
+    @property
+    def outside(self) -> int:
+        """How many have a number beyond the clamp."""
+        return int(self.counts[1])
+
+    @property
+    def unknown(self) -> int:
+        """How many have a level nobody knew."""
+        return int(self.counts[2])
+
+    def __add__(self, other: Sums) -> Sums:
+        """Return the sums of both parts."""
+        return Sums(self.counts + other.counts, self.g + other.g, self.H + other.H)
+
+    def __sub__(self, other: Sums) -> Sums:
+        """Return these sums without the other part."""
+        return Sums(self.counts - other.counts, self.g - other.g, self.H - other.H)
+
+    def to_bytes(self) -> bytes:
+        """Pack as little-endian int64: the counts, g, then the upper triangle of every H row by row."""
+        upper = np.triu_indices(self.g.shape[1])
+        return b"".join(part.astype("<i8").tobytes() for part in (self.counts, self.g, *(H[upper] for H in self.H)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, classes: int, d: int) -> Sums:
+        """Unpack what `to_bytes` packed."""
+        values = np.frombuffer(data, "<i8").astype(np.int64)
+        expected = 4 + classes * d + classes * d * (d + 1) // 2
+        if len(values) != expected:
+            raise ValueError(f"sums of {classes} × {d} have {expected} numbers, not {len(values)}")
+        counts, g, triangles = np.split(values, (4, 4 + classes * d))
+        H = np.zeros((classes, d, d), np.int64)
+        rows, columns = np.triu_indices(d)
+        H[:, rows, columns] = H[:, columns, rows] = triangles.reshape(classes, -1)
+        return cls(counts, g.reshape(classes, d), H)
+
+
+def nothing(classes: int, d: int) -> Sums:
+    """Return the sums of no rows."""
+    return Sums(np.zeros(4, np.int64), np.zeros((classes, d), np.int64), np.zeros((classes, d, d), np.int64))
+
+
+def sums(reference: Reference, x: Matrix, y: Vector, c: Texts = (), sign: Vector | None = None) -> Sums:
+    """Add up the terms of rows; `sign` is +1 for a row to learn and −1 for one to unlearn.
+
+    >>> reference = Reference(Encoding(()), "logistic", np.zeros((1, 1), np.int64), 0)
+    >>> part = sums(reference, np.zeros((3, 0)), np.array([1.0, 0.0, 1.0]))
+    >>> part.n, part.g.tolist(), part.H.tolist()
+    (3, [[-8388608]], [[[805306368]]])
+    """
+    total = nothing(reference.classes, reference.d)
+    for block in _blocks(len(x)):
+        X, outside, unknown = reference.encoding.encode(x[block], c[block] if len(c) else ())
+        s = np.ones(len(X)) if sign is None else sign[block]
+        total += _add(reference, X, _targets(reference, y[block]), s, outside, unknown)
+    if abs(total.n) >= MOST_ROWS:
+        raise InvalidParameter(f"{total.n} rows could overflow the sums.", remedy="Split the table.")
+    return total
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(begin, begin + BLOCK) for begin in range(0, n, BLOCK))
+
+
+def _targets(reference: Reference, y: Vector) -> Vector:
+    """Labels stay what they are (a class's number, or anything above 0 for yes); a number is quantised."""
+    return y if reference.loss == "logistic" else reference.encoding.encode_target(y)
+
+
+def _add(
+    reference: Reference, X: Matrix, y: Vector, s: Vector, outside: npt.NDArray[Any], unknown: npt.NDArray[Any]
+) -> Sums:
+    """Σ of the terms of a block of encoded rows."""
+    z_q = X @ reference.w0.T.astype(float)
+    g, H = [], []
+    for k in range(reference.classes):
+        yes = y == k if reference.classes > 1 else y > 0
+        u, c = _terms(reference, z_q[:, k], yes if reference.loss == "logistic" else y)
+        g.append((u * s) @ X)
+        H.append((X * (c * s)[:, None]).T @ X)
+    squares = 0.0 if reference.loss == "logistic" else s @ (y * y)
+    return Sums(_whole([s.sum(), s @ outside, s @ unknown, squares]), _whole(g), _whole(H))
+
+
+def _whole(parts: Sequence[Any]) -> Integers:
+    return np.array(parts, float).astype(np.int64)
+
+
+def _terms(reference: Reference, z_q: Vector, y: npt.NDArray[Any]) -> tuple[Vector, Vector]:
+    """ℓ' and ℓ'' of every row at w0, as integers."""
+    z = np.floor(z_q / 2**reference.h)  # z_q >> h
+    if reference.loss == "logistic":
+        place = np.clip(z, -TABLE_HALF, TABLE_HALF).astype(np.intp) + TABLE_HALF
+        return TABLE_P[place] - P_UNIT * y, TABLE_C[place]
+    u = np.clip(z - y, -LARGEST, LARGEST)
+    if reference.loss == "squared":
+        return u, np.ones(len(u))
+    return np.clip(u, -reference.clip, reference.clip), (np.abs(u) <= reference.clip).astype(float)
+
+
+def units(loss: str) -> tuple[float, float]:
+    """What g and H are counted in."""
+    return (P_UNIT * UNIT, C_UNIT * UNIT**2) if loss == "logistic" else (UNIT**2, UNIT**2)
+
+
+def solve(reference: Reference, total: Sums, ridge: float = RIDGE) -> Matrix:
+    """w = w0 − (H + Λ·I)⁻¹ (g + Λ·w0), one row per class. The only floating point: what is stored is the integers."""
+    g_unit, H_unit = units(reference.loss)
+    w0 = reference.w0 * 2.0**-reference.h
+    w = np.empty_like(w0)
+    for k in range(reference.classes):
+        A = total.H[k] / H_unit
+        A[np.diag_indices_from(A)] += ridge
+        w[k] = w0[k] - np.linalg.solve(A, total.g[k] / g_unit + ridge * w0[k])
+    return w
+
+
+def refer(
+    x: Matrix,
+    y: Vector,
+    c: Texts = (),
+    *,
+    loss: str = "logistic",
+    classes: int = 1,
+    curves: int = 0,
+    clip: float = 1.0,
+    declared: Sequence[Sequence[str] | None] = (),
+) -> Reference:
+    """Choose the reference from the reference rows, whatever their order.
+
+        w = 0; repeat: w = round(solve(sums(w, R)), 2^−12);  w0 = round(w, 2^−h)
+        2^−h ≈ ¼·√12/rms‖x‖: rounding moves a score by about ¼
+
+    A regression by squared loss needs no reference weights: w0 = 0.
+    """
+    encoding = fit(x, c, y, regression=loss != "logistic", curves=curves, declared=declared)
+    zero = np.zeros((classes, encoding.d), np.int64)
+    start = Reference(encoding, loss, zero, FINE, clip=int(np.floor(clip * UNIT + 0.5)) if loss == "huber" else 0)
+    at_zero = sums(start, x, y, c)
+    start = replace(start, outside=at_zero.outside * 10**6 // len(x), unknown=at_zero.unknown * 10**6 // len(x))
+    if loss == "squared":
+        return replace(start, h=0)
+    w = start
+    for _ in range(STEPS):
+        step = np.floor(solve(w, sums(w, x, y, c)) * 2.0**FINE + 0.5).astype(np.int64)
+        if np.array_equal(step, w.w0):
+            break
+        w = replace(w, w0=step)
+    h = grid(encoding, x, c)
+    return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
+
+
+def grid(encoding: Encoding, x: Matrix, c: Texts) -> int:
+    """h, from the integer Σ‖x_q‖² of the reference rows."""
+    squares = sum(int((encoding.encode(x[b], c[b] if len(c) else ())[0] ** 2).sum()) for b in _blocks(len(x)))
+    rms = np.sqrt(squares / len(x)) / UNIT
+    return int(np.clip(np.floor(np.log2(rms / (0.25 * np.sqrt(12.0))) + 0.5), 0, FINE))
+
+
+def effective_dimension(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+    """d_eff = tr H(H + Λ)⁻¹, the largest of the classes': what a fitted model loses is about d_eff/(2n)."""
+    _, H_unit = units(reference.loss)
+    spectra = np.linalg.eigvalsh(total.H / H_unit).clip(min=0.0)
+    return float((spectra / (spectra + ridge)).sum(axis=-1).max())
+
+
+def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> bool:
+    """Predictions open once d_eff/(2n) ≤ γ."""
+    if total.n <= 0:
+        return False
+    most = reference.d
+    return most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma
+
+
+def step_length(reference: Reference, total: Sums, w: Matrix) -> float:
+    """(w − w0)ᵀ(H/n)(w − w0), the largest of the classes': how far the model has gone from its reference."""
+    _, H_unit = units(reference.loss)
+    moved = w - reference.w0 * 2.0**-reference.h
+    return float(np.einsum("ki,kij,kj->k", moved, total.H / (H_unit * max(total.n, 1)), moved).max())
+
+
+LONGEST_STEP: Final = 0.05
+MOST_OUTSIDE: Final = 0.01
+MOST_UNKNOWN: Final = 0.05
+
+
+def outgrown(reference: Reference, total: Sums, w: Matrix, *, rows_then: int, left: int, rows: int) -> str | None:
+    """Say why the constants no longer fit, or None (EXACT.md, 3).
+
+    `rows_then`: rows at the last refresh; `left` of `rows` reference rows are still there. New rows are judged by how
+    many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect.
+    """
+    new = total.n - rows_then
+    enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time
+    expected_outside, expected_unknown = (share / 1e6 * total.n for share in (reference.outside, reference.unknown))
+    far = reference.loss == "logistic" and enough and step_length(reference, total, w) > LONGEST_STEP
+    reasons = {
+        "the table has doubled": total.n >= 2 * rows_then,
+        "half of the reference rows are gone": 2 * left < rows,
+        "new rows have numbers beyond the clamp": enough and total.outside - expected_outside > MOST_OUTSIDE * new,
+        "new rows have levels nobody knew": enough and total.unknown - expected_unknown > MOST_UNKNOWN * new,
+        "the model has gone far from its reference": far,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def predict(reference: Reference, w: Matrix, x: Matrix, c: Texts = ()) -> Matrix:
+    """Return what is served: probabilities of one class or of all, or values; encoded exactly as learned rows are."""
+    z = np.empty((len(x), reference.classes))
+    for block in _blocks(len(x)):
+        z[block] = reference.encoding.encode(x[block], c[block] if len(c) else ())[0] @ (w.T / UNIT)
+    if reference.loss != "logistic":
+        target = reference.encoding.target
+        return z * target.scale + target.centre
+    p = np.exp(-np.logaddexp(0.0, -z))
+    return p if reference.classes == 1 else p / p.sum(axis=1, keepdims=True)
