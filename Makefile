@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test lint clean
 
-demo: $(VENV)/.base $(VENV)/.kernel
+demo: $(VENV)/.base
 	@$(BIN)/mempair demo
 
-test: lint $(VENV)/.kernel
+test: lint
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4
 
 lint: $(VENV)/.dev
@@ -31,8 +31,3 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.base
-
-# Numba does not notice a change in a file that the kernel only imports: forget what it compiled.
-$(VENV)/.kernel: $(wildcard mempair_db/pair/*.py) | $(VENV)/bin/python
-	@rm -f mempair_db/pair/__pycache__/*.nb[ci]
-	@touch $@

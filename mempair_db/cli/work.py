@@ -26,7 +26,8 @@ def worker(
     dsn: Dsn = None,
 ) -> None:
     """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
-    from mempair_db.worker import logs  # noqa: PLC0415 - numba takes a moment to import
+    from mempair_db.pair.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
+    from mempair_db.worker import logs  # noqa: PLC0415
     from mempair_db.worker.loop import Worker  # noqa: PLC0415
     from mempair_db.worker.metrics import Metrics  # noqa: PLC0415
 
@@ -39,6 +40,7 @@ def worker(
     if once:
         process.run_once()
     else:
+        compile_meanwhile()
         process.run()
 
 

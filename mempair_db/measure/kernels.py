@@ -1,41 +1,26 @@
-"""The kernel of `pair.step`, compiled in two more shapes: for threads, and with a trace of the losses.
-
-Numba keeps compiled code on disk and notices a change of this file only. What it inlines lies in `pair`, so code that
-is older than any file there is thrown away on import.
-"""
+"""The kernel of `pair.step`, compiled in two more shapes: for threads, and with a trace of the losses."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
 from mempair_db.pair import step
+from mempair_db.pair.compiled import compiled
 from mempair_db.pair.curvature import dot
 from mempair_db.pair.losses import value
 
 run = step.run
 
 
-def _forget_stale(compiled: Path, sources: Path) -> None:
-    newest = max(file.stat().st_mtime for file in sources.glob("*.py"))
-    for file in compiled.glob("kernels.*.nb?"):
-        if file.stat().st_mtime < newest:
-            file.unlink(missing_ok=True)
-
-
-_forget_stale(Path(__file__).parent / "__pycache__", Path(step.__file__).parent)
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def learn(state: Any, k: Any, ops: Any, X: Any, y: Any) -> None:
     """Apply inserts and ticks without holding Python's lock, so that threads work side by side."""
     run(state, k, ops, X, y, np.empty((0, X.shape[1])))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def trace(state: Any, k: Any, ops: Any, X: Any, y: Any, out: Any) -> None:
     """Apply inserts and ticks, and write f_t(θ_t) of each row, before it is learned, to `out`."""
     nothing = np.empty((0, X.shape[1]))
