@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mempair_db.client import Client
-    from mempair_db.pair.model import MemoryPair
+    from mempair_db.pair.model import CertifiedPair as MemoryPair
     from mempair_db.worker.loop import Worker
 
 __version__ = "0.1.0"
 __all__ = ["Client", "MemoryPair", "Worker", "__version__"]
 
-_PLACES = {"Client": "mempair_db.client", "MemoryPair": "mempair_db.pair.model", "Worker": "mempair_db.worker.loop"}
+_PLACES = {
+    "Client": "mempair_db.client:Client",
+    "MemoryPair": "mempair_db.pair.model:CertifiedPair",
+    "Worker": "mempair_db.worker.loop:Worker",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +25,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib  # noqa: PLC0415
 
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -3,9 +3,9 @@
 All learn the same rows with logistic loss, in the same process, in turns. What is timed:
 
     insert          the kernel over a whole array of encoded rows, window of τ = 10 pairs full
-    learn_one       `MemoryPair.learn_one`: checks, encoding and kernel, one raw row a call
+    learn_one       `CertifiedPair.learn_one`: checks, encoding and kernel, one raw row a call
     delete          the kernel, one delete a call, with a full window (a delete empties it) and the noise at hand
-    unlearn_one     `MemoryPair.unlearn_one`: the same with checks, encoding, odometer and fresh noise
+    unlearn_one     `CertifiedPair.unlearn_one`: the same with checks, encoding, odometer and fresh noise
     river           `LogisticRegression.learn_one` on dicts, its defaults
     sklearn one     `SGDClassifier.partial_fit`, one row a call
     sklearn array   `SGDClassifier.partial_fit` on the whole array
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..pair import events
 from ..pair.calibration import Parameters, constants_for
-from ..pair.model import MemoryPair
+from ..pair.model import CertifiedPair
 from ..pair.state import copy, empty
 from .report import Contestant, Result, extra, goal, machine, render, side_by_side, timed
 
@@ -141,9 +141,9 @@ def _kernel(d: int, size: int, calls: int) -> dict[str, Contestant]:
 
 def _pair(d: int, calls: int, warm: int) -> dict[str, Contestant]:
     x, y = rows(warm, d - 1)  # the intercept makes it d
-    learner = MemoryPair(lam=LAM, tau=TAU, m=1, gamma=1e9)  # one delete is always affordable
+    learner = CertifiedPair(lam=LAM, tau=TAU, m=1, gamma=1e9)  # one delete is always affordable
     learner.learn_many(x, y)
-    victim = MemoryPair.from_state(learner.state())
+    victim = CertifiedPair.from_state(learner.state())
     epoch, state, budget = victim.epoch, copy(victim.arrays), victim.odometer
     assert epoch is not None  # noqa: S101
     return {
@@ -176,7 +176,7 @@ def _sklearn(d: int, size: int, calls: int) -> dict[str, Contestant]:
 def _memory(counts: tuple[int, int]) -> list[dict[str, Any]]:
     """Return what a model holds after so many events, and the most that the whole process has held so far."""
     x, y = rows(500, 9)
-    pair = MemoryPair(lam=LAM, tau=TAU)
+    pair = CertifiedPair(lam=LAM, tau=TAU)
     found = []
     for count in counts:
         while pair.epoch is None or pair.tally("clock") < count:

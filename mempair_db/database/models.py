@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from mempair_db.database.queries import query
 from mempair_db.pair.calibration import Epoch, Parameters
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
 from mempair_db.pair.state import TALLY, State, Vector
 
@@ -41,7 +41,7 @@ class Model:
     texts: int
     ledger_seq: int
     ledger_hash: bytes | None
-    pair: MemoryPair
+    pair: CertifiedPair
     stored_epoch: Epoch | None  # what the database has already, so that it is written only when it changes
     stored_window: tuple[Window, Window]
     checkpoint: bytes | None = None  # to be stored instead of the old one, if `new_checkpoint`
@@ -68,7 +68,7 @@ def lease(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
     if row is None:
         return None
     declared = row["categories"] or {}
-    pair = MemoryPair(parameters(row), categories=[declared.get(feature) for feature in row["text_features"]])
+    pair = CertifiedPair(parameters(row), categories=[declared.get(feature) for feature in row["text_features"]])
     window = (np.zeros((0, 0)), np.zeros((0, 0)))
     if row["constants"] is not None:
         epoch = Epoch.from_json(row["constants"])
@@ -126,7 +126,7 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
         connection.execute(query("save_constants"), {"model": model.id, "constants": constants})
 
 
-def _pack(pair: MemoryPair) -> dict[str, Any]:
+def _pack(pair: CertifiedPair) -> dict[str, Any]:
     arrays, budget = pair.arrays, pair.odometer
     block = np.concatenate([arrays.block_v, arrays.block_r, arrays.block_theta, arrays.window_vr])
     return {
@@ -177,7 +177,7 @@ def _save_window(connection: psycopg.Connection[Any], model: Model) -> None:
         connection.execute(query("save_pair"), {"model": model.id, "slot": slot, "v": v, "r": r})
 
 
-def _published(pair: MemoryPair) -> dict[str, Any]:
+def _published(pair: CertifiedPair) -> dict[str, Any]:
     folded = pair.folded()
     assert pair.epoch is not None  # noqa: S101  (folded() has checked)
     return {

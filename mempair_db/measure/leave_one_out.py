@@ -27,7 +27,7 @@ from mempair_db.offline.folder import Offline
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair import bounds, events
 from mempair_db.pair.comparators import derivative
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import State, Vector, copy, empty
 
 SLACK: Final = 1e-9
@@ -153,7 +153,7 @@ def _pieces(ticks: Any, wanted: dict[int, str]) -> list[tuple[int, int]]:
     return list(zip(begins, ends, strict=True))
 
 
-def _measure(live: MemoryPair, main: State, forks: list[Fork]) -> LeaveOneOut:
+def _measure(live: CertifiedPair, main: State, forks: list[Fork]) -> LeaveOneOut:
     epoch = live.epoch
     assert epoch is not None  # noqa: S101
     k, clock = epoch.constants, int(main.tally["clock"][0])

@@ -19,7 +19,7 @@ from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
 from mempair_db.pair import bounds, comparators, events, odometer
 from mempair_db.pair.losses import CODES
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import Vector
 
 POINTS: Final = 40
@@ -62,7 +62,7 @@ class Regret:
 
 def measure(stream: Stream, *, deletions: int = 0, seed: int = 0, bars: Bars = silent) -> Regret:
     """Learn the stream again and measure; with `deletions`, as many random rows are unlearned half-way, with noise."""
-    pair = MemoryPair(stream.parameters)
+    pair = CertifiedPair(stream.parameters)
     pair.start(stream.epoch)
     k = stream.epoch.constants
     losses, states = _run(stream, pair, deletions, seed, bars)
@@ -89,7 +89,7 @@ Sums = dict[str, Any]
 
 
 def _run(
-    stream: Stream, pair: MemoryPair, deletions: int, seed: int, bars: Bars
+    stream: Stream, pair: CertifiedPair, deletions: int, seed: int, bars: Bars
 ) -> tuple[Vector, list[tuple[int, Sums]]]:
     """Learn in stretches; return every f_t(θ_t) and the running sums at the end of each stretch."""
     k, losses, states = stream.epoch.constants, np.zeros(len(stream)), []
@@ -108,7 +108,7 @@ def _run(
     return losses, states
 
 
-def _delete(past: Stream, pair: MemoryPair, deletions: int, seed: int) -> None:
+def _delete(past: Stream, pair: CertifiedPair, deletions: int, seed: int) -> None:
     """Unlearn random rows of the past, each with the noise of an equal share of the budget."""
     rows = np.flatnonzero(past.ops == events.INSERT)
     chosen = np.random.default_rng(seed).choice(rows, min(deletions, len(rows)), replace=False)

@@ -27,7 +27,7 @@ from mempair_db.offline.folder import Offline, Rows
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair import bounds, losses, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import Vector, to_bytes
 
 CHANCE: Final = 1e-6
@@ -86,10 +86,10 @@ class Comparison:
 def ideal(
     model: Offline,
     *,
-    start: MemoryPair | None = None,
+    start: CertifiedPair | None = None,
     until: int | None = None,
     bars: Bars = silent,
-) -> MemoryPair:
+) -> CertifiedPair:
     """Replay the surviving rows from the start of the epoch, or on from `start`, which is changed."""
     pair = start or _blank(model.live())
     clock = pair.tally("clock")
@@ -130,7 +130,7 @@ def compare(model: Offline, *, since: Offline | None = None, bars: Bars = silent
     )
 
 
-def distance_bounds(model: Offline, live: MemoryPair, *, after: int = 0) -> tuple[float, float]:
+def distance_bounds(model: Offline, live: CertifiedPair, *, after: int = 0) -> tuple[float, float]:
     """Bound ‖a − ã‖ and ‖θ − θ̃‖ from the deletions beyond entry `after` of the ledger (see the top of this file)."""
     if live.epoch is None:
         raise InvalidParameter("the model has no epoch.")
@@ -151,7 +151,7 @@ def distance_bounds(model: Offline, live: MemoryPair, *, after: int = 0) -> tupl
     return anchor, anchor + 2.0 * k.kappa * bounds.stability(k.G, k.lam, model.clock, k.t0)
 
 
-def disagreement(model: Offline, one: MemoryPair, other: MemoryPair, *, bars: Bars = silent) -> Disagreement:
+def disagreement(model: Offline, one: CertifiedPair, other: CertifiedPair, *, bars: Bars = silent) -> Disagreement:
     """Compare two models' predictions on every surviving row."""
     first, second = opened(one), opened(other)
     threshold = 0.1 * first.epoch.encoding.y_scale if first.epoch else 0.0
@@ -166,14 +166,16 @@ def disagreement(model: Offline, one: MemoryPair, other: MemoryPair, *, bars: Ba
     return Disagreement(rows, differ / max(rows, 1), total / max(rows, 1), largest)
 
 
-def what_if(model: Offline, changes: Mapping[str, str], *, until: int | None = None, bars: Bars = silent) -> MemoryPair:
+def what_if(
+    model: Offline, changes: Mapping[str, str], *, until: int | None = None, bars: Bars = silent
+) -> CertifiedPair:
     """Replay with other constants and the same encoding. λ stays what it is unless it is among the changes."""
     live = model.live()
     if live.epoch is None:
         raise InvalidParameter("the model has no epoch.")
     parameters = changed(live.parameters, changes)
     lam = parameters.lam if "lambda" in changes and parameters.lam is not None else live.epoch.constants.lam
-    pair = MemoryPair(parameters)
+    pair = CertifiedPair(parameters)
     pair.start(
         replace(
             live.epoch,
@@ -206,7 +208,7 @@ def changed(parameters: Parameters, changes: Mapping[str, str]) -> Parameters:
     return replace(parameters, **values)
 
 
-def quality(model: Offline, pair: MemoryPair) -> dict[str, Any]:
+def quality(model: Offline, pair: CertifiedPair) -> dict[str, Any]:
     """Return how well a model fits the surviving rows, and what it promises."""
     ready = opened(pair)
     rows, good, squares = 0, 0, 0.0
@@ -232,16 +234,16 @@ def quality(model: Offline, pair: MemoryPair) -> dict[str, Any]:
     }
 
 
-def opened(pair: MemoryPair) -> MemoryPair:
+def opened(pair: CertifiedPair) -> CertifiedPair:
     """Return the same model with its gate open, for comparisons; the original is left alone."""
-    view = MemoryPair(pair.parameters)
+    view = CertifiedPair(pair.parameters)
     if pair.epoch is not None:
         view.restore(pair.epoch, pair.arrays, pair.odometer)
     view.ready = True
     return view
 
 
-def loss_name(pair: MemoryPair) -> str:
+def loss_name(pair: CertifiedPair) -> str:
     """Return the loss's name."""
     return {code: name for name, code in losses.CODES.items()}[pair.epoch.constants.loss] if pair.epoch else ""
 
@@ -271,13 +273,13 @@ def _deletions(model: Offline, after: int) -> list[tuple[int, int]]:
     ]
 
 
-def _blank(pair: MemoryPair) -> MemoryPair:
+def _blank(pair: CertifiedPair) -> CertifiedPair:
     if pair.epoch is not None:
         pair.start(pair.epoch)
     return pair
 
 
-def _checkpoint(model: Offline, since: Offline) -> MemoryPair:
+def _checkpoint(model: Offline, since: Offline) -> CertifiedPair:
     same = (since.row["id"], since.row["epoch"], since.row["constants"])
     if same != (model.row["id"], model.row["epoch"], model.row["constants"]) or since.clock > model.clock:
         raise InvalidParameter(

@@ -29,7 +29,7 @@ from mempair_db.offline.stream import Stream
 from mempair_db.offline.table import Table
 from mempair_db.pair import comparators, events, odometer
 from mempair_db.pair.calibration import Epoch, Parameters, calibrate
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import State, copy
 
 DAYS: Final = 30
@@ -152,7 +152,7 @@ class Simulator:
             unlearner=scenario.unlearner,  # type: ignore[arg-type]
         )
         stream, learned, held_out = self._learn(parameters)
-        pair = MemoryPair(parameters)
+        pair = CertifiedPair(parameters)
         pair.restore(stream.epoch, learned, odometer.Odometer(stream.epoch.cap))
         monthly = scenario.a_day * DAYS
         some = np.full(min(len(stream) // 2, 100_000), events.DELETE, np.int16)
@@ -205,7 +205,7 @@ class Simulator:
         return epoch.encoding.encode(self.table.x[rows], c), epoch.encoding.encode_target(self.table.y[rows])
 
     @staticmethod
-    def _forget(pair: MemoryPair, stream: Stream, chosen: npt.NDArray[np.int64]) -> State:
+    def _forget(pair: CertifiedPair, stream: Stream, chosen: npt.NDArray[np.int64]) -> State:
         state = copy(pair.arrays)
         sigma = noise_scale(stream, len(stream), max(1, stream.epoch.cap // pair.price(len(stream))))
         noise = np.array([sigma * odometer.gaussian_noise(stream.epoch.d) for _ in chosen])

@@ -24,7 +24,7 @@ from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair import events
 from mempair_db.pair.calibration import Epoch
 from mempair_db.pair.encoding import Matrix, Texts
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
 from mempair_db.pair.state import Vector, from_checkpoint
 
@@ -95,14 +95,14 @@ class Offline:
         """How many of them are in the export."""
         return int(pq.ParquetFile(self._rows_file).metadata.num_rows) if self.has_rows else 0
 
-    def live(self) -> MemoryPair:
+    def live(self) -> CertifiedPair:
         """Return the model as it stood at the export, a new copy each time."""
         if self.row["constants"] is None:
             raise ModelNotReady(
                 f"{self.name} had not calibrated when it was exported.",
                 remedy="Insert more rows and run the worker, then export again.",
             )
-        pair = MemoryPair(models.parameters(self.row))
+        pair = CertifiedPair(models.parameters(self.row))
         epoch = Epoch.from_json(json.loads(self.row["constants"]))
         row = {**self.row, "anchor": np.array(self.row["anchor"]), "theta": np.array(self.row["theta"])}
         spent = Odometer(row["cap"], row["spent"], row["deletions"], row["largest"])
@@ -110,7 +110,7 @@ class Offline:
         pair.ready = bool(row["ready"])
         return pair
 
-    def after_last_deletion(self) -> MemoryPair | None:
+    def after_last_deletion(self) -> CertifiedPair | None:
         """Return the model as it stood right after the epoch's last deletion by noise; None if there was none."""
         if self.row["checkpoint"] is None:
             return None

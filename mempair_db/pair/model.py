@@ -1,4 +1,4 @@
-"""`MemoryPair`: the learner and the unlearner over one state, for rows as the user has them.
+"""`CertifiedPair`: the learner and the unlearner over one state, for rows as the user has them.
 
 It adds to the kernel what a user needs: calibration from the first rows, encoding, the gate, the odometer, and
 errors that say what to do. It holds no rows once it has calibrated, so it must be told the row to unlearn.
@@ -6,7 +6,7 @@ errors that say what to do. It holds no rows once it has calibrated, so it must 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
 >>> x = rng.normal(size=(3000, 2)); y = np.where(x[:, 0] > 0, 1.0, -1.0)
->>> pair = MemoryPair(epsilon=1.0, delta=1e-6, lam=0.01)
+>>> pair = CertifiedPair(epsilon=1.0, delta=1e-6, lam=0.01)
 >>> pair.learn_many(x, y)
 >>> pair.ready, pair.predict_one([2.0, 0.0]) > 0.8
 (True, True)
@@ -42,7 +42,7 @@ class Applied(NamedTuple):
     spent: list[int]
 
 
-class MemoryPair:
+class CertifiedPair:
     """Online learner with certified deletions. Rows are (x, c): numbers, and text values where there are any."""
 
     def __init__(
@@ -80,7 +80,7 @@ class MemoryPair:
             raise BudgetExhausted(
                 f"{self.odometer.spent} of {self.odometer.cap} units of 1e-12 ρ are spent on "
                 f"{self.odometer.deletions} deletions at clock {self.tally('clock')}.",
-                remedy="Retrain on the surviving rows with a new MemoryPair; that needs no noise.",
+                remedy="Retrain on the surviving rows with a new CertifiedPair; that needs no noise.",
             )
 
     def predict_one(self, x: Sequence[float] | Vector, c: Sequence[str | None] = ()) -> float:
@@ -260,7 +260,7 @@ class MemoryPair:
         }
 
     @classmethod
-    def from_state(cls, saved: Mapping[str, Any]) -> MemoryPair:
+    def from_state(cls, saved: Mapping[str, Any]) -> CertifiedPair:
         """Rebuild what `state` returned."""
         pair = cls(Parameters(**saved["parameters"]), categories=saved["categories"])
         pair.ready = saved["ready"]

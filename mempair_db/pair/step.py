@@ -108,7 +108,7 @@ def tick(state: State, k: Constants) -> None:
 
         (λs/2)‖a' − w‖² − (λ(s−1)/2)‖a − w‖² = (λ/2)‖w‖² − (λ/2)(1 − 1/s)‖a‖²
 
-    exactly: the last term is kept here, and `MemoryPair.regret_bound` counts the ticks for the first.
+    exactly: the last term is kept here, and `CertifiedPair.regret_bound` counts the ticks for the first.
     """
     tally = state.tally[0]
     tally.clock += 1

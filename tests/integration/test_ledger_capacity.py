@@ -1,4 +1,4 @@
-"""mempair.capacity is MemoryPair.capacity."""
+"""mempair.capacity is CertifiedPair.capacity."""
 
 from __future__ import annotations
 

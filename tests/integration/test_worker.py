@@ -14,7 +14,7 @@ from mempair_db.database import faults, models
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import State
 from mempair_db.worker import batch, changes, loop
 from mempair_db.worker.batch import apply_batch
@@ -64,7 +64,7 @@ class Shop:
     def kinds(self) -> list[tuple[str, int]]:
         return self.sql.execute("select kind, rows from mempair.ledger where kind <> 'purged' order by seq").fetchall()
 
-    def pair(self) -> MemoryPair:
+    def pair(self) -> CertifiedPair:
         with connect(self.dsn) as connection:
             batch.prepare(connection)
             model = models.lease(connection, 1)
@@ -79,7 +79,7 @@ class Shop:
             "select age, spend::float8, plan, case when churned then 1 else -1 end from shop s "
             "join mempair.learned l on l.row_key = s.id::text order by l.tick"
         ).fetchall()
-        fresh = MemoryPair(pair.parameters)
+        fresh = CertifiedPair(pair.parameters)
         fresh.start(pair.epoch)
         numbers, targets = np.array([row[:2] for row in rows]), np.array([row[3] for row in rows], float)
         fresh.apply(np.ones(len(rows), np.int16), numbers, targets, [[row[2]] for row in rows])

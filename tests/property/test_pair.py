@@ -1,4 +1,4 @@
-"""`MemoryPair` over raw rows: its budget, what it stores, and that the way rows arrive changes nothing."""
+"""`CertifiedPair` over raw rows: its budget, what it stores, and that the way rows arrive changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mempair_db.errors import BudgetExhausted
 from mempair_db.pair import events
 from mempair_db.pair.calibration import Epoch, Parameters
 from mempair_db.pair.encoding import Encoding, Matrix, fit
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import Vector, to_bytes
 
 from .streams import LOSSES, UNLEARNERS
@@ -67,8 +67,8 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(x, y, c, parameters)
 
 
-def learned(table: Table) -> MemoryPair:
-    pair = MemoryPair(table.parameters)
+def learned(table: Table) -> CertifiedPair:
+    pair = CertifiedPair(table.parameters)
     pair.learn_many(table.x, table.y, table.c)
     return pair
 
@@ -128,7 +128,7 @@ def test_what_a_deletion_costs_depends_on_the_clock_alone(table: Table, clock: i
     pair = learned(table)
     if pair.epoch is None:
         return
-    other = MemoryPair(table.parameters)
+    other = CertifiedPair(table.parameters)
     other.start(pair.epoch)
     # then they pay the same, and with the live split later deletions never cost more.
     assert other.price(clock) == pair.price(clock)
@@ -143,9 +143,9 @@ def test_what_a_deletion_costs_depends_on_the_clock_alone(table: Table, clock: i
 def test_a_stored_and_loaded_model_goes_on_with_the_same_bits(table: Table, cut: int) -> None:
     # Given a model at any age, calibrating or not, when it goes through JSON,
     cut = min(cut, len(table))
-    pair = MemoryPair(table.parameters)
+    pair = CertifiedPair(table.parameters)
     pair.learn_many(table.x[:cut], table.y[:cut], table.c[:cut])
-    loaded = MemoryPair.from_state(through_json(pair.state()))
+    loaded = CertifiedPair.from_state(through_json(pair.state()))
     # then it is the same, and stays so.
     assert loaded.state() == pair.state()
     for model in (pair, loaded):
@@ -176,7 +176,7 @@ def test_after_calibration_batches_of_any_size_give_the_same_bits(table: Table, 
     states = []
     edges = [0, *sorted(min(cut, len(table)) for cut in cuts), len(table)]
     for pieces in (edges, list(range(len(table) + 1))):
-        pair = MemoryPair.from_state(start.state())
+        pair = CertifiedPair.from_state(start.state())
         for begin, end in itertools.pairwise(pieces):
             pair.learn_many(table.x[begin:end], table.y[begin:end], table.c[begin:end])
         states.append(to_bytes(pair.arrays))

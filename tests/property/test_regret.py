@@ -9,7 +9,7 @@ from mempair_db.pair import events
 from mempair_db.pair.calibration import Epoch
 from mempair_db.pair.comparators import best_static, row_losses
 from mempair_db.pair.encoding import Encoding
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
 from mempair_db.pair.state import State
 
@@ -19,7 +19,7 @@ from .streams import Mixed, Stream, mixed
 def bound_of(stream: Stream, state: State) -> float:
     """Ask the model itself, put together around this state."""
     plain = Encoding(np.zeros(stream.d - 1), np.ones(stream.d - 1), (), radius=1.0)
-    pair = MemoryPair(stream.parameters)
+    pair = CertifiedPair(stream.parameters)
     pair.restore(Epoch(1, plain, stream.k, 10**10, (), len(stream)), state, Odometer(10**10))
     return pair.regret_bound()
 

@@ -1,4 +1,4 @@
-"""`MemoryPair`: one battery that every combination passes, the gate, the budget, the errors and the noise."""
+"""`CertifiedPair`: one battery that every combination passes, the gate, the budget, the errors and the noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from mempair_db.errors import BudgetExhausted, InvalidParameter, InvalidRow, ModelNotReady
 from mempair_db.pair import bounds, events, odometer
 from mempair_db.pair.encoding import Matrix
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import Vector, to_bytes
 
 Options = dict[str, Any]
@@ -37,14 +37,14 @@ def table(loss: str, n: int = 1500) -> tuple[Matrix, Vector]:
     return x, np.where(score > 0, 1.0, -1.0) if loss == "logistic" else 50.0 + 20.0 * score
 
 
-def learned(options: Options, n: int = 1500) -> tuple[MemoryPair, Matrix, Vector]:
+def learned(options: Options, n: int = 1500) -> tuple[CertifiedPair, Matrix, Vector]:
     x, y = table(options["loss"], n)
-    pair = MemoryPair(**{"lam": 0.1, "epsilon": 10.0, "gamma": 1.0, **options})
+    pair = CertifiedPair(**{"lam": 0.1, "epsilon": 10.0, "gamma": 1.0, **options})
     pair.learn_many(x, y)
     return pair, x, y
 
 
-def bits(pair: MemoryPair) -> bytes:
+def bits(pair: CertifiedPair) -> bytes:
     return to_bytes(pair.arrays)
 
 
@@ -60,7 +60,7 @@ def check_it_learns(options: Options) -> None:
 
 def check_one_by_one_is_the_same_as_many(options: Options) -> None:
     pair, x, y = learned(options, 600)
-    single = MemoryPair.from_state(pair.state())
+    single = CertifiedPair.from_state(pair.state())
     pair.learn_many(x, y)
     for row, target in zip(x, y, strict=True):
         single.learn_one(list(row), float(target))
@@ -73,7 +73,7 @@ def check_learning_repeats_itself(options: Options) -> None:
 
 def check_a_stored_model_is_the_same_model(options: Options) -> None:
     pair, x, y = learned(options)
-    loaded = MemoryPair.from_state(pair.state())
+    loaded = CertifiedPair.from_state(pair.state())
     assert loaded.state() == pair.state()
     for model in (pair, loaded):
         model.learn_many(x[:100], y[:100])
@@ -115,7 +115,7 @@ def check_its_input_stays_as_it_was(options: Options) -> None:
     x, y = table(options["loss"])
     kept = x.copy(), y.copy()
     x.flags.writeable = y.flags.writeable = False
-    pair = MemoryPair(lam=0.1, **options)
+    pair = CertifiedPair(lam=0.1, **options)
     pair.learn_many(x, y)
     assert np.array_equal(x, kept[0])
     assert np.array_equal(y, kept[1])
@@ -141,7 +141,7 @@ def check_it_can_be_copied(options: Options) -> None:
 def check_it_calibrates_before_it_learns(options: Options) -> None:
     # Given fewer rows than calibration needs, when one of them is unlearned, then it never was there.
     x, y = table(options["loss"], 500)
-    pair, other = (MemoryPair(lam=0.1, calibration_rows=400, **options) for _ in range(2))
+    pair, other = (CertifiedPair(lam=0.1, calibration_rows=400, **options) for _ in range(2))
     pair.learn_many(x[:300], y[:300])
     pair.unlearn_one(x[7], y[7])
     with pytest.raises(ModelNotReady, match="299 rows"):
@@ -156,7 +156,7 @@ def check_it_calibrates_before_it_learns(options: Options) -> None:
 
 def check_forgetting_everything_starts_over(options: Options) -> None:
     pair, _, _ = learned(options)
-    fresh = MemoryPair(pair.parameters)
+    fresh = CertifiedPair(pair.parameters)
     pair.reset()
     assert pair.state() == fresh.state()
 
@@ -189,7 +189,7 @@ def test_battery(check: Callable[[Options], None], options: Options) -> None:
 def test_the_gate_opens_by_itself_and_stays_open() -> None:
     # Given a model that is asked after every batch,
     x, y = table("logistic", 6000)
-    pair = MemoryPair(lam=0.1, calibration_rows=20)
+    pair = CertifiedPair(lam=0.1, calibration_rows=20)
     was_ready = []
     for start in range(0, 6000, 20):
         pair.learn_many(x[start : start + 20], y[start : start + 20])
@@ -206,7 +206,7 @@ def test_the_gate_opens_by_itself_and_stays_open() -> None:
 
 def test_before_the_gate_a_prediction_is_refused_with_both_counts() -> None:
     x, y = table("logistic", 60)
-    pair = MemoryPair(lam=0.01, calibration_rows=50)
+    pair = CertifiedPair(lam=0.01, calibration_rows=50)
     with pytest.raises(ModelNotReady, match="0 rows learned, about 50 needed"):
         pair.predict_one(x[0])
     pair.learn_many(x, y)
@@ -218,7 +218,7 @@ def test_before_the_gate_a_prediction_is_refused_with_both_counts() -> None:
 
 
 def test_while_calibrating_there_is_no_budget_and_no_state() -> None:
-    pair = MemoryPair()
+    pair = CertifiedPair()
     pair.learn_one([1.0], 1.0)
     for ask in (lambda: pair.odometer, lambda: pair.tally("clock"), lambda: pair.arrays, pair.folded, pair.capacity):
         with pytest.raises(ModelNotReady):
@@ -319,7 +319,7 @@ def test_one_bad_row_among_many_is_named_and_none_is_learned() -> None:
 
 
 def test_arrays_that_do_not_match_are_refused() -> None:
-    pair = MemoryPair()
+    pair = CertifiedPair()
     for x, y, c in (
         (np.zeros((2, 1)), np.ones(3), ()),
         (np.zeros(2), np.ones(2), ()),
@@ -332,14 +332,14 @@ def test_arrays_that_do_not_match_are_refused() -> None:
 
 def test_texts_are_counted_against_the_declared_categories() -> None:
     with pytest.raises(InvalidRow, match=r"1 numbers and 0 texts\. Give 1 and 1"):
-        MemoryPair(categories=[["a", "b"]]).learn_one([1.0], 1.0)
+        CertifiedPair(categories=[["a", "b"]]).learn_one([1.0], 1.0)
 
 
 def test_unknown_options_and_bad_values_are_refused_at_once() -> None:
     with pytest.raises(TypeError):
-        MemoryPair(lamda=0.1)
+        CertifiedPair(lamda=0.1)
     with pytest.raises(InvalidParameter):
-        MemoryPair(epsilon=-1.0)
+        CertifiedPair(epsilon=-1.0)
 
 
 def test_no_rows_at_all_change_nothing() -> None:
@@ -368,7 +368,7 @@ def test_missing_values_are_predicted_as_they_are_learned() -> None:
     # Given a model that imputes, with a category that happens to be called None,
     x, y = table("logistic", 900)
     y = np.array([1.0 if i % 3 == 0 else -1.0 for i in range(900)])
-    pair = MemoryPair(lam=0.1, gamma=10.0, on_null="impute")
+    pair = CertifiedPair(lam=0.1, gamma=10.0, on_null="impute")
     x[::7, 1] = np.nan
     pair.learn_many(x, y, texts(900))
     assert pair.epoch is not None
@@ -378,7 +378,7 @@ def test_missing_values_are_predicted_as_they_are_learned() -> None:
     assert pair.predict_one([0.0, 5.0, 0.0], [None]) == pair.predict_one([0.0, 5.0, 0.0], ["never seen"])
     assert pair.predict_one([0.0, 5.0, 0.0], ["None"]) > 0.5 > pair.predict_one([0.0, 5.0, 0.0], [None])
     # A model that skips such rows refuses to predict them.
-    strict = MemoryPair(lam=0.1, gamma=10.0)
+    strict = CertifiedPair(lam=0.1, gamma=10.0)
     strict.learn_many(table("logistic", 900)[0], y, [["a"]] * 900)
     for bad, text in (([0.0, np.nan, 0.0], "a"), ([0.0, 0.0, 0.0], None)):
         with pytest.raises(InvalidRow):
@@ -388,7 +388,7 @@ def test_missing_values_are_predicted_as_they_are_learned() -> None:
 # ---- The noise. ----
 
 
-def realised_noise(pair: MemoryPair, x: Vector, y: float) -> Vector:
+def realised_noise(pair: CertifiedPair, x: Vector, y: float) -> Vector:
     """Return the jump of a passive delete, which is the noise alone, in units of the σ that was paid for."""
     before, clock = pair.arrays.anchor.copy(), pair.tally("clock")
     units = pair.price(clock)
@@ -407,7 +407,7 @@ def noises() -> npt.NDArray[np.float64]:
     saved = pair.state()
     drawn = []
     for _ in range(2000):
-        model = MemoryPair.from_state(saved)
+        model = CertifiedPair.from_state(saved)
         drawn.append([realised_noise(model, x[0], y[0]), realised_noise(model, x[0], y[0])])
     return np.array(drawn)
 
@@ -445,7 +445,7 @@ def test_the_deletions_of_one_batch_have_noise_of_their_own() -> None:
     pair, x, y = learned({"loss": "logistic", "unlearner": "passive", "m": 2, "gamma": 1e9})
     jumps = []
     for ops in ([events.DELETE], [events.DELETE, events.DELETE]):
-        model = MemoryPair.from_state(pair.state())
+        model = CertifiedPair.from_state(pair.state())
         before = model.arrays.anchor.copy()
         model.apply(np.array(ops, np.int16), x[: len(ops)], y[: len(ops)], [()] * len(ops))
         jumps.append(model.arrays.anchor - before)
