@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from string import Template
 from typing import Any
 
 from mempair_db.measure.advice import Advice
 from mempair_db.measure.simulate import Result
-from mempair_db.pages.report import PAGE
+from mempair_db.pages import template
 from mempair_db.pages.svg import Plot, Series, figure
 
 
 def render(source: str, results: Sequence[Result], advice: Advice | None) -> str:
     """Return a page with the answer, the plots and the table."""
-    answer = ""
-    if advice is not None:
-        answer = f"<p><b>{escape(advice.need)}</b>: {escape(advice.reason)}.</p>"
-        answer += f"<p><code>{escape(advice.sql())}</code></p>" if advice.best is not None else ""
-    body = (
-        f"<section><h2>Answer</h2>{answer or '<p>No need was stated.</p>'}</section>"
-        f"<section><h2>Accuracy against retrains</h2>{figure(_trade(results))}</section>"
-        f"<section><h2>Capacity</h2>{figure(_capacity(results))}</section>"
-        f"<section><h2>Noise</h2>{figure(_noise(results))}</section>"
-        f"<section><h2>All scenarios</h2>{_table([r.row() for r in results])}</section>"
+    rows = [result.row() for result in results]
+    return template.render(
+        "advice.html",
+        title="What would happen",
+        subtitle=f"{source}: {results[0].rows} rows learned, every fifth row held out; "
+        "the table is taken to stay this size.",
+        advice=advice,
+        figures=[
+            ("Accuracy against retrains", figure(_trade(results))),
+            ("Capacity", figure(_capacity(results))),
+            ("Noise", figure(_noise(results))),
+        ],
+        head=list(rows[0]),
+        rows=[list(row.values()) for row in rows],
     )
-    rows = results[0].rows
-    subtitle = f"{source}: {rows} rows learned, every fifth row held out; the table is taken to stay this size."
-    template = Template(PAGE.read_text(encoding="utf-8"))
-    return template.substitute(title="What would happen", subtitle=escape(subtitle), body=body)
 
 
 def _grouped(results: Sequence[Result], by: str) -> dict[Any, list[Result]]:
@@ -79,9 +77,3 @@ def _noise(results: Sequence[Result]) -> Plot:
 def _lengths(results: Sequence[Result]) -> Series:
     lengths = sorted({r.lam: r.size for r in results}.items())
     return Series("the model's length", [a for a, _ in lengths], [b for _, b in lengths], tone="3")
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from mempair_db.measure.audit import Audit
 from mempair_db.pages.svg import Plot, Series, figure
 from mempair_db.pair import odometer
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from mempair_db.pages.report import Deletion
 
 
-def forgotten(deletions: Sequence[Deletion]) -> str:
+def forgotten(deletions: Sequence[Deletion]) -> Markup:
     """Deletions served, over time."""
     times = [d.at.timestamp() for d in deletions]
     counts = list(range(1, len(deletions) + 1))
@@ -25,7 +27,7 @@ def forgotten(deletions: Sequence[Deletion]) -> str:
     return figure(Plot("Deletions served over time", text, "time (UTC)", "deletions", series, times=True))
 
 
-def budget(deletions: Sequence[Deletion], delta: float, promised: float) -> str:
+def budget(deletions: Sequence[Deletion], delta: float, promised: float) -> Markup:
     """ε of all deletions of the epoch, after each of them."""
     numbers = list(range(1, len(deletions) + 1))
     epsilon = [odometer.epsilon_of(d.spent / odometer.UNITS, delta) for d in deletions]
@@ -42,19 +44,20 @@ def budget(deletions: Sequence[Deletion], delta: float, promised: float) -> str:
     return figure(Plot("Budget spent, deletion by deletion", text, "deletion", "ε", series))
 
 
-def of_audit(result: Audit) -> list[tuple[str, str]]:
-    """Return the titles and figures of an audit's measurements; empty where something was not measured."""
-    return [
+def of_audit(result: Audit) -> list[tuple[str, Markup]]:
+    """Return the titles and figures of what an audit has measured."""
+    figures = [
         ("Distance to the true replay", _leave_one_out(result.figures.get("leave_one_out"))),
         ("Can it be told apart?", _empirical(result.figures.get("empirical"))),
         ("Regret and its bound", _regret(result.figures.get("regret"))),
         ("How many deletions before it hurts", _deletion_curve(result.figures.get("deletion_curve"))),
     ]
+    return [(title, figure) for title, figure in figures if figure]
 
 
-def _leave_one_out(found: dict[str, Any] | None) -> str:
+def _leave_one_out(found: dict[str, Any] | None) -> Markup:
     if found is None:
-        return ""
+        return Markup()
     left = found["left"]
     worst = max(left, key=lambda one: one["ratio"])
     ends = [min(one["tick"] for one in left), max(one["tick"] for one in left)]
@@ -77,9 +80,9 @@ def _leave_one_out(found: dict[str, Any] | None) -> str:
     return figure(Plot("Distance to the true replay", text, "tick of the row", "share of the bound", series))
 
 
-def _empirical(found: list[dict[str, Any]] | None) -> str:
+def _empirical(found: list[dict[str, Any]] | None) -> Markup:
     if not found:
-        return ""
+        return Markup()
     places = list(range(1, len(found) + 1))
     names = "; ".join(
         f"{i}: {one['name']}, ε ≥ {one['epsilon']:.2f}, claimed {one['claimed']:.2f}"
@@ -93,9 +96,9 @@ def _empirical(found: list[dict[str, Any]] | None) -> str:
     return figure(Plot("Empirical against claimed ε", text, "test", "ε", series, log_y=True))
 
 
-def _regret(found: dict[str, Any] | None) -> str:
+def _regret(found: dict[str, Any] | None) -> Markup:
     if found is None:
-        return ""
+        return Markup()
     curve = found["curve"]
     clock = [point["clock"] for point in curve]
     series = [
@@ -116,9 +119,9 @@ def _positive(curve: list[dict[str, Any]]) -> bool:
     return all(point["regret"] > 0 for point in curve)
 
 
-def _deletion_curve(found: dict[str, Any] | None) -> str:
+def _deletion_curve(found: dict[str, Any] | None) -> Markup:
     if found is None:
-        return ""
+        return Markup()
     ms = [step["m"] for step in found["steps"]]
     fits = [step["fit"] for step in found["steps"]]
     span = [min(fits), max(step["retrained"] for step in found["steps"])]

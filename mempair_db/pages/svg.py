@@ -9,9 +9,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from html import escape
 from itertools import pairwise
 from typing import Final
+
+from markupsafe import Markup
+
+from mempair_db.pages import template
 
 WIDTH, HEIGHT = 480, 270
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 42
@@ -31,7 +34,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """What is to be drawn, and the words for whoever cannot see it."""
+    """What is to be drawn, and the text for whoever cannot see it."""
 
     title: str
     text: str  # the text alternative: what the picture shows
@@ -43,33 +46,30 @@ class Plot:
     times: bool = False  # x is seconds since 1970
 
 
-def figure(plot: Plot) -> str:
+def figure(plot: Plot) -> Markup:
     """Return the figure with its legend and table."""
-    legend = "".join(f'<li class="t{escape(s.tone)} {s.style}">{escape(s.label)}</li>' for s in plot.series)
-    return (
-        f"<figure>{draw(plot)}<ul class=legend>{legend}</ul><figcaption>{escape(plot.text)}</figcaption>"
-        f"<details><summary>The same figures as a table</summary>{_table(plot)}</details></figure>"
-    )
+    xs = sorted({v for s in plot.series for v in s.xs})
+    return template.render("figure.html", plot=plot, drawn=draw(plot), rows=_rows(plot, xs), points=len(xs))
 
 
-def draw(plot: Plot) -> str:
+def draw(plot: Plot) -> Markup:
     """Return the SVG alone."""
     x = _axis([v for s in plot.series for v in s.xs], LEFT, WIDTH - RIGHT, plot.log_x)
     y = _axis([v for s in plot.series for v in s.ys], HEIGHT - BOTTOM, TOP, plot.log_y)
-    words = escape(f"{plot.title}. {plot.text}", quote=True)
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{words}">',
-        f"<title>{escape(plot.title)}</title>",
-        *(_tick_y(y.at(v), short(v)) for v in y.ticks),
-        *(_tick_x(x.at(v), _moment(v, x) if plot.times else short(v)) for v in x.ticks),
-        f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(plot.x_label)}</text>",
-        f'<text class="label" transform="translate(12 {(TOP + HEIGHT - BOTTOM) / 2:.0f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(plot.y_label)}</text>',
-        *(_mark(s, x, y) for s in plot.series),
-        "</svg>",
-    ]
-    return "".join(parts)
+    ticks = [(round(x.at(v), 1), _moment(v, x) if plot.times else short(v)) for v in x.ticks]
+    return template.render(
+        "plot.svg",
+        plot=plot,
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        top=TOP,
+        bottom=HEIGHT - BOTTOM,
+        rungs=[(round(y.at(v), 1), short(v)) for v in y.ticks],
+        ticks=[(at, text) for at, text in ticks if LEFT - 1 <= at <= WIDTH - RIGHT + 1],
+        marks=[_mark(s, x, y) for s in plot.series],
+    )
 
 
 @dataclass(frozen=True)
@@ -144,49 +144,35 @@ def _moment(v: float, axis: Axis) -> str:
     return f"{when:%d %b}" if span > 2 * 86_400 else f"{when:%H:%M}" if span > 600 else f"{when:%H:%M:%S}"
 
 
-def _tick_y(at: float, text: str) -> str:
-    return (
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>'
-    )
+@dataclass(frozen=True)
+class Mark:
+    """A series where it is drawn."""
+
+    tone: str
+    dots: bool
+    points: list[tuple[float, float]]
 
 
-def _tick_x(at: float, text: str) -> str:
-    if not LEFT - 1 <= at <= WIDTH - RIGHT + 1:
-        return ""
-    anchor = "end" if at > WIDTH - RIGHT - 20 else "middle"
-    return f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="{anchor}">{text}</text>'
-
-
-def _mark(series: Series, x: Axis, y: Axis) -> str:
-    points = [(x.at(a), y.at(b)) for a, b in zip(series.xs, series.ys, strict=True) if math.isfinite(b)]
-    tone = f"t{series.tone}"
-    if series.style == "dots" or len(points) == 1:  # a line through one point would be invisible
-        return "".join(f'<circle class="{tone}" cx="{a:.1f}" cy="{b:.1f}" r="3.5"/>' for a, b in points)
-    if series.style == "step":
-        stairs = [points[0]] if points else []
+def _mark(series: Series, x: Axis, y: Axis) -> Mark:
+    pairs = zip(series.xs, series.ys, strict=True)
+    points = [(round(x.at(a), 1), round(y.at(b), 1)) for a, b in pairs if math.isfinite(b)]
+    dots = series.style == "dots" or len(points) == 1  # a line through one point would be invisible
+    if series.style == "step" and not dots:
+        stairs = points[:1]
         for (_, before), (a, b) in pairwise(points):
             stairs += [(a, before), (a, b)]
         points = stairs
-    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-    return f'<polyline class="{tone}" points="{path}"/>'
+    return Mark(series.tone, dots, points)
 
 
-def _table(plot: Plot) -> str:
-    """Return the numbers, thinned to a readable number of rows."""
-    xs = sorted({v for s in plot.series for v in s.xs})
+def _rows(plot: Plot, xs: list[float]) -> list[tuple[str, list[str]]]:
+    """Return the numbers of each place, thinned to a readable number of places."""
     kept = xs if len(xs) <= MOST_ROWS else [xs[round(i * (len(xs) - 1) / (MOST_ROWS - 1))] for i in range(MOST_ROWS)]
     columns = [_by_place(s) for s in plot.series]
-    head = "".join(f'<th scope="col">{escape(s.label)}</th>' for s in plot.series)
-    body = "".join(
-        f'<tr><th scope="row">{_stamp(v) if plot.times else f"{v:g}"}</th>'
-        + "".join(f"<td>{', '.join(f'{y:.5g}' for y in c.get(v, ()))}</td>" for c in columns)
-        + "</tr>"
+    return [
+        (_stamp(v) if plot.times else f"{v:g}", [", ".join(f"{y:.5g}" for y in c.get(v, ())) for c in columns])
         for v in kept
-    )
-    note = "" if len(kept) == len(xs) else f"<p>{len(kept)} of {len(xs)} points.</p>"
-    top = f'<thead><tr><th scope="col">{escape(plot.x_label)}</th>{head}</tr></thead>'
-    return f"<div class=wide><table>{top}<tbody>{body}</tbody></table></div>{note}"
+    ]
 
 
 def _by_place(series: Series) -> dict[float, list[float]]:

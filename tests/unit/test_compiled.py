@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mempair_db.pair import ahead, compiled, step
-from mempair_db.pair.model import MemoryPair
+from mempair_db.pair.model import CertifiedPair
 
 KERNEL = """
 import numpy as np
@@ -99,7 +99,7 @@ def test_where_nothing_can_be_written_every_process_compiles(package: Path, tmp_
 def test_the_kernel_is_compiled_ahead_for_the_types_that_batches_have() -> None:
     ahead.compile_kernel()
     signatures = len(step.run.signatures)
-    pair = MemoryPair(calibration_rows=50)
+    pair = CertifiedPair(calibration_rows=50)
     pair.learn_many(np.arange(400.0).reshape(200, 2) % 7, np.where(np.arange(200) % 2, 1.0, -1.0))
 
     assert len(step.run.signatures) == signatures
