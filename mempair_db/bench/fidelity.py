@@ -22,10 +22,11 @@ import numpy as np
 from mempair_db.bench import data, plots
 from mempair_db.bench.report import Result, goal, machine
 from mempair_db.measure.capacity import learn, unlearn
-from mempair_db.measure.distinguish import Empirical, Worlds, distinguish, printed_instance, tight_instance
+from mempair_db.measure.distinguish import Empirical, distinguish
 from mempair_db.measure.leave_one_out import SLACK
+from mempair_db.measure.worlds import Worlds, printed_instance, tight_instance
 from mempair_db.offline.stream import Stream
-from mempair_db.pair import bounds, comparators, odometer
+from mempair_db.pair import bounds, comparators, noise, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.state import PAPER
 
@@ -148,7 +149,7 @@ def _worlds(name: str, s: Stream, row: int) -> Worlds:
         x=s.X[row],
         y=float(s.y[row]),
         rho=units,
-        sigma=odometer.sigma(reach, units),
+        sigma=noise.sigma(reach, units, s.epoch.d),
     )
 
 

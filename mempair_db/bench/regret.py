@@ -196,11 +196,11 @@ def _trace_printed() -> Callable[..., None]:
 
     @numba.njit(error_model="numpy")
     def trace(state: Any, k: Any, ops: Any, X: Any, y: Any, out: Any) -> None:
-        nothing = np.empty((0, X.shape[1]))
+        nothing, nowhere = np.empty((0, X.shape[1])), np.empty(0)
         for i in range(ops.shape[0]):
             theta = state.theta
             out[i] = value(k.loss, k.clip, dot(theta, X[i]), y[i]) + 0.5 * k.lam * dot(theta, theta)
-            learn(state, k, ops[i : i + 1], X[i : i + 1], y[i : i + 1], nothing)
+            learn(state, k, ops[i : i + 1], X[i : i + 1], y[i : i + 1], nothing, nowhere)
 
     return trace
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from mempair_db.measure.regret import NAMES
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
-from mempair_db.pair import bounds, comparators, events, odometer
+from mempair_db.pair import bounds, comparators, events, noise, odometer
 from mempair_db.pair.state import Constants, State, Vector, copy, empty
 
 HELD_OUT: Final = 5
@@ -153,8 +153,8 @@ def learn(stream: Stream, X: Vector, y: Vector, without: npt.NDArray[np.int64] |
 def unlearn(stream: Stream, learned: State, X: Vector, y: Vector, sigma: float) -> State:
     """Unlearn rows from a copy of the state, with noise."""
     state = copy(learned)
-    noise = np.array([sigma * odometer.gaussian_noise(stream.epoch.d) for _ in range(len(X))])
-    events.apply(state, stream.epoch.constants, np.full(len(X), events.DELETE, np.int16), X, y, noise)
+    drawn = noise.of_scale(sigma, len(X), stream.epoch.d)
+    events.apply(state, stream.epoch.constants, np.full(len(X), events.DELETE, np.int16), X, y, *drawn)
     return state
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from mempair_db.measure.kernels import trace
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
-from mempair_db.pair import bounds, comparators, events, odometer
+from mempair_db.pair import bounds, comparators, events, noise, odometer
 from mempair_db.pair.losses import CODES
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import Vector
@@ -78,7 +78,7 @@ def measure(stream: Stream, *, deletions: int = 0, seed: int = 0, bars: Bars = s
     for clock, tally in states:
         live = tally["jump_const"] + norm * tally["jump_slope"]
         pull = k.M + k.lam * (clock - tally["rows"])
-        bound = bounds.regret_bound(tally["anchor_sum"], tally["excess"], live, pull, norm)
+        bound = bounds.regret_bound(tally["past"] + tally["anchor_sum"], tally["excess"], live, pull, norm)
         curve.append(Point(clock, float(total[clock - 1]), float(bound), *_printed(k, clock, tally, deletions, stream)))
     dynamic, path = _dynamic(X, y, loss, k, losses[there])
     paper = bounds.paper_dynamic_regret_bound(k.G, k.lam, 1.0 / (k.M + k.lam), len(stream), path_length=path)
@@ -114,10 +114,9 @@ def _delete(past: Stream, pair: CertifiedPair, deletions: int, seed: int) -> Non
     chosen = np.random.default_rng(seed).choice(rows, min(deletions, len(rows)), replace=False)
     k, clock = past.epoch.constants, len(past)
     reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, past.parameters.unlearner)
-    sigma = odometer.sigma(reach, max(1, past.epoch.cap // deletions))
-    noise = np.array([sigma * odometer.gaussian_noise(past.epoch.d) for _ in chosen])
+    drawn = noise.of_scale(odometer.sigma(reach, max(1, past.epoch.cap // deletions)), len(chosen), past.epoch.d)
     ops = np.full(len(chosen), events.DELETE, np.int16)
-    events.apply(pair.arrays, k, ops, past.X[chosen], past.y[chosen], noise)
+    events.apply(pair.arrays, k, ops, past.X[chosen], past.y[chosen], *drawn)
 
 
 def _dynamic(X: Vector, y: Vector, loss: str, k: Any, losses: Vector) -> tuple[float, float]:
@@ -143,4 +142,4 @@ def _printed(k: Any, clock: int, tally: Sums, deletions: int, stream: Stream) ->
     )
 
 
-_SUMS: Final = ("rows", "anchor_sum", "excess", "jump_const", "jump_slope", "gradient_sum")
+_SUMS: Final = ("rows", "past", "anchor_sum", "excess", "jump_const", "jump_slope", "gradient_sum")

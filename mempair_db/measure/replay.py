@@ -25,7 +25,7 @@ import numpy as np
 from mempair_db.errors import InvalidParameter
 from mempair_db.offline.folder import Offline, Rows
 from mempair_db.offline.progress import Bars, silent
-from mempair_db.pair import bounds, losses, odometer
+from mempair_db.pair import bounds, losses, noise, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import Vector, to_bytes
@@ -140,13 +140,13 @@ def distance_bounds(model: Offline, live: CertifiedPair, *, after: int = 0) -> t
         return 0.0, 0.0
     scale = [(clock + k.t0) / (model.clock + k.t0) for clock, _ in spent]
     reach = [bounds.sensitivity(k.G, k.lam, clock, k.t0, unlearner) for clock, _ in spent]
-    sigma = [odometer.sigma(S, rho) for S, (_, rho) in zip(reach, spent, strict=True)]
-    noise = np.array(scale) * np.array(sigma)
+    sigma = [noise.sigma(S, rho, live.epoch.d) for S, (_, rho) in zip(reach, spent, strict=True)]
+    falling = np.array(scale) * np.array(sigma)
     influence = float(np.dot(scale, reach))
     anchor = (
         influence
-        + math.sqrt(live.epoch.d) * float(noise.sum())
-        + math.sqrt(2.0 * math.log(1.0 / CHANCE) * float(noise @ noise))
+        + math.sqrt(live.epoch.d) * float(falling.sum())
+        + math.sqrt(2.0 * math.log(1.0 / CHANCE) * float(falling @ falling))
     )
     return anchor, anchor + 2.0 * k.kappa * bounds.stability(k.G, k.lam, model.clock, k.t0)
 
@@ -227,7 +227,7 @@ def quality(model: Offline, pair: CertifiedPair) -> dict[str, Any]:
         "epsilon": pair.parameters.epsilon,
         "gamma": pair.parameters.gamma,
         **fit,
-        "progressive_loss": pair.tally("loss") / max(learned, 1),
+        "progressive_loss": pair.tally("loss") / max(learned - pair.tally("forgot_rows"), 1),
         "regret_bound_per_row": pair.regret_bound() / max(learned, 1),
         "capacity": pair.capacity(),
         "gate": "open" if pair.ready else "closed",

@@ -27,7 +27,7 @@ from mempair_db.measure.regret import NAMES
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
 from mempair_db.offline.table import Table
-from mempair_db.pair import comparators, events, odometer
+from mempair_db.pair import comparators, events, noise, odometer
 from mempair_db.pair.calibration import Epoch, Parameters, calibrate
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import State, copy
@@ -208,9 +208,9 @@ class Simulator:
     def _forget(pair: CertifiedPair, stream: Stream, chosen: npt.NDArray[np.int64]) -> State:
         state = copy(pair.arrays)
         sigma = noise_scale(stream, len(stream), max(1, stream.epoch.cap // pair.price(len(stream))))
-        noise = np.array([sigma * odometer.gaussian_noise(stream.epoch.d) for _ in chosen])
+        drawn = noise.of_scale(sigma, len(chosen), stream.epoch.d)
         ops = np.full(len(chosen), events.DELETE, np.int16)
-        events.apply(state, stream.epoch.constants, ops, stream.X[chosen], stream.y[chosen], noise)
+        events.apply(state, stream.epoch.constants, ops, stream.X[chosen], stream.y[chosen], *drawn)
         return state
 
     @staticmethod

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidRow
+from .losses import FARTHEST
 from .state import Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -30,7 +31,6 @@ Texts = Sequence[Sequence[str | None]]  # one sequence of text values per row
 
 MOST_CATEGORIES: Final = 50  # observed categories kept per text feature
 LARGEST: Final = 1e100  # numbers beyond are cut to it, so that squares stay finite
-FARTHEST: Final = 100.0  # deviations; huber's slope is the same from `clip` on, but its sums would drown in one outlier
 RAREST_CATEGORY: Final = 5  # a value seen less often stays "other": a category must not name a person
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import printed, step
-from .state import PAPER, Constants, State, Vector
+from .state import PAPER, Constants, Matrix, State, Vector
 
 TICK, INSERT, DELETE = step.TICK, step.INSERT, step.DELETE
 
@@ -22,20 +22,22 @@ def apply(
     ops: npt.NDArray[np.int16],
     X: npt.NDArray[np.float64],
     y: Vector,
-    noise: Vector,
+    noise: Matrix,
+    grid: Vector | None = None,
 ) -> None:
-    """Change `state` by the encoded events (ops[i], X[i], y[i]); `noise` has one row per DELETE, already scaled."""
+    """Change `state` by the encoded events (ops[i], X[i], y[i]); `noise` has one row per DELETE, see `step.delete`."""
     ops, X, y = _plain(ops, np.int16), _plain(X, np.float64), _plain(y, np.float64)
     n, d = len(ops), len(state.theta)
     noise = _plain(noise, np.float64).reshape(-1, d)
-    deletions = np.count_nonzero(ops == DELETE)
-    if X.shape != (n, d) or y.shape != (n,) or len(noise) != deletions:  # the kernel reads without looking
+    deletions = int(np.count_nonzero(ops == DELETE))
+    grid = _plain(np.zeros(len(noise)) if grid is None else grid, np.float64)
+    if X.shape != (n, d) or y.shape != (n,) or not len(noise) == len(grid) == deletions:  # the kernel does not look
         raise ValueError(
             f"{n} events, {deletions} of them deletions, of {d} numbers each do not go with "
-            f"rows of shape {X.shape}, targets of shape {y.shape} and noise of shape {noise.shape}"
+            f"rows of shape {X.shape}, targets of shape {y.shape}, noise of shape {noise.shape} and {len(grid)} grids"
         )
     run = printed.run if k.mode == PAPER else step.run
-    run(state, k, ops, X, y, noise)
+    run(state, k, ops, X, y, noise, grid)
 
 
 def learn(state: State, k: Constants, X: npt.NDArray[np.float64], y: Vector) -> None:

@@ -20,6 +20,9 @@ LOGISTIC: Final = 0
 HUBER: Final = 1
 SQUARED: Final = 2
 
+FARTHEST: Final = 100.0
+"""Deviations at which targets are cut: huber's slope is the same beyond `clip`, and an outlier would drown the sums."""
+
 CODES: Final = {"logistic": LOGISTIC, "huber": HUBER, "squared": SQUARED}
 
 
@@ -31,6 +34,16 @@ def lipschitz(loss: str, clip: float) -> float:
 def smoothness(loss: str) -> float:
     """M: the largest ℓ''."""
     return 0.25 if loss == "logistic" else 1.0
+
+
+@inlined
+def largest_at_zero(loss: int, clip: float) -> float:
+    """Bound ℓ(0, y) for every target there can be.
+
+    >>> largest_at_zero(HUBER, 2.0), round(largest_at_zero(LOGISTIC, 1.0), 3)
+    (200.0, 0.693)
+    """
+    return math.log(2.0) if loss == LOGISTIC else clip * FARTHEST
 
 
 @inlined

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BudgetExhausted, InvalidRow, ModelNotReady
-from . import bounds, events, odometer
+from . import bounds, events, noise, odometer
 from .calibration import Epoch, Parameters, calibrate
 from .encoding import Folded, Matrix, Texts
 from .odometer import Odometer
@@ -146,14 +146,14 @@ class CertifiedPair:
         done = self.affordable(ops)
         X, targets = epoch.encoding.encode(x[:done], c[:done]), epoch.encoding.encode_target(y[:done])
         spent: list[int] = []
-        noise: list[Vector] = []
+        grids: list[float] = []
         for _, clock in self._deletions(ops[:done]):
             units = self.price(clock)
             self._odometer = self.odometer.spend(units)
             state.tally["noise_loss"] += self._noise_loss(clock, units)
-            noise.append(odometer.sigma(self._sensitivity(clock), units) * odometer.gaussian_noise(epoch.d))
+            grids.append(noise.grid(self._sensitivity(clock), units, epoch.d))
             spent.append(units)
-        events.apply(state, epoch.constants, ops[:done], X, targets, np.array(noise))
+        events.apply(state, epoch.constants, ops[:done], X, targets, *noise.draw(np.array(grids), epoch.d))
         self.ready = self.ready or self._gate()
         return Applied(done, spent)
 
@@ -178,7 +178,7 @@ class CertifiedPair:
         """Units of ρ that a deletion at this clock spends; 0 means: noise would cost more than γ allows, retrain."""
         epoch, _ = self._started()
         k, p = epoch.constants, self.parameters
-        return bounds.split(
+        units = bounds.split(
             clock,
             d=epoch.d,
             G=k.G,
@@ -189,11 +189,13 @@ class CertifiedPair:
             unlearner=p.unlearner,
             m=p.m,
         )
+        return units if units and noise.is_fine(units, epoch.d) else 0
 
     def regret_bound(self) -> float:
-        """Theorem C on the path that really happened: no comparator does better by more than this.
+        """Theorem C: no comparator does better by more than this. Mode `paper` has no bound that holds.
 
-        Every tick without data adds (λ/2)‖w‖² to it, see `step.tick`. Mode `paper` has no bound that holds.
+        It follows the path that really happened since the last deletion; before, it takes the worst that can have been,
+        since a sum that saw a deleted row must not stay. Every tick without data adds (λ/2)‖w‖², see `step.tick`.
         """
         epoch, _ = self._started()
         k = epoch.constants
@@ -202,7 +204,9 @@ class CertifiedPair:
         norm = self._norm()
         jumps = self.tally("jump_const") + norm * self.tally("jump_slope")
         pull = k.M + k.lam * (self.tally("clock") - self.tally("rows"))
-        return bounds.regret_bound(self.tally("anchor_sum"), self.tally("excess"), jumps, pull, norm)
+        return bounds.regret_bound(
+            self.tally("past") + self.tally("anchor_sum"), self.tally("excess"), jumps, pull, norm
+        )
 
     def capacity(self) -> float:
         """m* at the current clock: how many deletions the whole budget serves before noise costs a prediction γ."""
@@ -359,10 +363,10 @@ class CertifiedPair:
         return bounds.noise_loss(k.G, k.M, k.lam, clock, k.t0, epoch.d, rho, self.parameters.unlearner)
 
     def _norm(self) -> float:
-        """Bound the norm of the best static model of the rows so far."""
+        """Bound the norm of the best static model of the rows so far; λw* is a mean of gradients, at most G long."""
         epoch, _ = self._started()
-        rows = self.tally("rows")
-        return bounds.comparator_norm(self.tally("zero_loss") / rows, epoch.constants.lam) if rows else 0.0
+        rows, k = self.tally("rows"), epoch.constants
+        return min(bounds.comparator_norm(self.tally("zero_loss") / rows, k.lam), k.G / k.lam) if rows else 0.0
 
     def _next_deletion_regret(self) -> float:
         """Expected regret of the next deletion; 0 when it would be served by a retrain, which adds no noise."""

@@ -16,7 +16,7 @@ from .compiled import compiled, inlined, uncounted
 from .curvature import STEP, direction, dot, observe, push, scale
 from .losses import derivative, second_derivative, value
 from .schedule import step_size
-from .state import Constants, Scratch, State, Vector
+from .state import Constants, Matrix, Scratch, State, Vector
 from .step import DELETE, INSERT
 
 
@@ -62,17 +62,18 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) ->
 
 
 @inlined
-def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Scratch) -> None:
+def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, grid: float, scratch: Scratch) -> None:
     """Unlearn one row: θ ← θ − α·d + η. The window stays as it is, with what the row left in it."""
     g, d, weights, inverse = scratch.g, scratch.d, scratch.weights, scratch.inverse
     theta, tally = state.theta, state.tally[0]
+    step = grid if grid > 0.0 else 1.0
     slope = derivative(k.loss, k.clip, dot(theta, x), y)
     for j in range(x.shape[0]):
         g[j] = slope * x[j] + k.lam * theta[j]
     direction(state, g, 1.0, d, weights, inverse)
     alpha = current_step_size(state, k)
     for j in range(x.shape[0]):
-        theta[j] += noise[j] - alpha * d[j]
+        theta[j] += noise[j] * step - alpha * d[j]
     tally.deletions += 1
 
 
@@ -83,7 +84,8 @@ def run_with(
     ops: npt.NDArray[np.int16],
     X: npt.NDArray[np.float64],
     y: Vector,
-    noise: Vector,
+    noise: Matrix,
+    grid: Vector,
     scratch: Scratch,
 ) -> None:
     """Do what `run` says, with room for one step."""
@@ -92,7 +94,7 @@ def run_with(
         if ops[i] == INSERT:
             insert(state, k, X[i], y[i], scratch)
         elif ops[i] == DELETE:
-            delete(state, k, X[i], y[i], noise[deleted], scratch)
+            delete(state, k, X[i], y[i], noise[deleted], grid[deleted], scratch)
             deleted += 1
         else:
             state.tally[0].clock += 1
@@ -105,9 +107,10 @@ def run(
     ops: npt.NDArray[np.int16],
     X: npt.NDArray[np.float64],
     y: Vector,
-    noise: Vector,
+    noise: Matrix,
+    grid: Vector,
 ) -> None:
     """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
     size = state.theta.shape[0]
     scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]), np.empty((0, 0)))
-    run_with(state, k, ops, X, y, noise, scratch)
+    run_with(state, k, ops, X, y, noise, grid, scratch)

@@ -25,11 +25,18 @@ TALLY: Final = np.dtype(
         ("head", "<i8"),  # slot of the window that the next pair takes
         ("pairs", "<i8"),  # pairs in the window, at most τ
         ("block_rows", "<i8"),  # rows seen in the current block
+        ("forgot_at", "<i8"),  # the clock of the last deletion: the sums of losses and gradients begin there
+        ("forgot_rows", "<i8"),  # `rows` at that clock
+        ("reach", "<f8"),  # the longest anchor that the last deletion can have left
         ("loss", "<f8"),  # Σ ℓ(θ_tᵀx_t, y_t) before each update: progressive loss
-        ("zero_loss", "<f8"),  # Σ ℓ(0, y_t): bounds the comparator's norm
+        (
+            "zero_loss",
+            "<f8",
+        ),  # Σ ℓ(0, y_t), the largest there can be before `forgot_at`: bounds the comparator
         ("anchor_sum", "<f8"),  # ½ Σ η_t‖∇f_t(a_t)‖², less what `step.tick` says
         ("excess", "<f8"),  # Σ f_t(θ_t) − f_t(a_t)
-        ("jump_const", "<f8"),  # Σ over deletions of λ(T+t0)(‖a‖‖δ‖ + ½‖δ‖²)
+        ("past", "<f8"),  # the largest that these two can have been before `forgot_at`
+        ("jump_const", "<f8"),  # Σ over deletions of λ(T+t0)(‖a‖‖δ‖ + ½‖δ‖²), with the longest jump there can be
         ("jump_slope", "<f8"),  # Σ over deletions of λ(T+t0)‖δ‖, to be multiplied by the comparator's norm
         ("noise_loss", "<f8"),  # Σ over deletions of what their noise costs a prediction, in expectation
         ("gradient_sum", "<f8"),  # S_t = Σ‖g_t‖²

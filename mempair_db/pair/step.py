@@ -10,7 +10,8 @@ Insert at tick t (theory 3.2), α_t = 1/(t + t0), η_t = α_t/λ:
 Delete at clock T (theory 3.4):
 
     g = ℓ'(aᵀx, y)·x;  d = −H·g, ‖d‖ ≤ ‖g‖/λ;  a ← a − α_T·d      the symmetric negative step
-    a ← a + η;  θ ← a;  window emptied                             η ~ N(0, σ²I) is drawn by the caller
+    a ← g·(round(a/g) + n)                                         whole steps n of the grid g, drawn by the caller
+    θ ← a;  window emptied;  sums of the past replaced by bounds   nothing is left that saw the row but a
 
 A tick without data (a gap left by a deleted row in a replay) is the ridge alone: a ← a − η_t·λ·a, and θ likewise.
 
@@ -31,12 +32,16 @@ import numpy.typing as npt
 
 from .compiled import compiled, inlined, uncounted
 from .curvature import DENSE, assign, direction, dot, empty_window, fill, invert, observe, scale
-from .losses import derivative, value
-from .state import Constants, Scratch, State, Vector
+from .losses import derivative, largest_at_zero, value
+from .noise import APART, CUT, STEPS
+from .state import Constants, Matrix, Scratch, State, Vector
 
 INSERT: Final = 1
 DELETE: Final = 2
 TICK: Final = 0
+
+SURE: Final = math.sqrt(2.0 * math.log(1e9))
+"""‖η‖ ≤ σ(√d + SURE) but for one deletion in a billion."""
 
 
 @inlined
@@ -119,13 +124,15 @@ def tick(state: State, k: Constants) -> None:
 
 
 @inlined
-def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scratch: Scratch) -> None:
-    """Unlearn one row: negative step, noise, and nothing else left that knew the row."""
+def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, grid: float, scratch: Scratch) -> None:
+    """Unlearn one row: negative step, noise, and nothing else left that knew the row.
+
+    `noise` counts steps of the grid; without a grid (0) it is added as it is, and hides nothing: for tests and theory.
+    """
     g, d, weights, inverse = scratch.g, scratch.d, scratch.weights, scratch.inverse
     a, tally = state.anchor, state.tally[0]
     size = x.shape[0]
     alpha = 1.0 / (tally.clock + k.t0)
-    norm = math.sqrt(dot(a, a))
 
     fill(d, 0.0)
     if k.symmetric:
@@ -135,15 +142,50 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, scrat
         direction(state, g, 1.0 / k.lam, d, weights, inverse)
         shrink(d, math.sqrt(dot(g, g)) / k.lam)
     for j in range(size):
-        d[j] = noise[j] - alpha * d[j]
-        a[j] += d[j]
+        a[j] -= alpha * d[j]
+        if grid > 0.0:
+            a[j] = grid * (min(max(np.rint(a[j] / grid), -CUT), CUT) + noise[j])
+        else:
+            a[j] += noise[j]
     assign(state.theta, a)
     empty_window(state)
-
-    jump = math.sqrt(dot(d, d))
     tally.deletions += 1
-    tally.jump_const += k.lam * (tally.clock + k.t0) * (norm * jump + 0.5 * jump * jump)
-    tally.jump_slope += k.lam * (tally.clock + k.t0) * jump
+    forget_sums(state, k, noise, grid)
+
+
+@inlined
+def forget_sums(state: State, k: Constants, noise: Vector, grid: float) -> None:
+    """Replace the running sums, which saw the row and the noise, by the largest they can have been.
+
+    With s = T + t0 now and s' at the deletion before, which left an anchor of at most R', and R = max(G/λ, R'):
+
+        ½Ση_t‖∇f_t(a_t)‖² ≤ (G + λR)²/(2λ)·ln(s/s')          Σ f_t(θ_t) − f_t(a_t) ≤ (G + λR + κG)·κG/λ·ln(s/s')
+        (λs/2)‖a_T‖² ≤ (λs'/2)R'² + Σ f_t(0) + the first of these          Theorem C with w = 0; also ‖a_T‖ ≤ R
+        ‖δ‖ ≤ G/(λs) + σ(√d + √(2 ln 1e9)) + rounding                      for the jump δ
+
+    What stays depends on the constants and the clock alone, whatever the rows were and the noise is.
+    """
+    tally, size = state.tally[0], math.sqrt(float(noise.shape[0]))
+    now, before, worst = tally.clock + k.t0, tally.forgot_at + k.t0, largest_at_zero(k.loss, k.clip)
+    longest = max(k.G / k.lam, tally.reach)
+    slope, passed = k.G + k.lam * longest, math.log(now / before) / k.lam
+    steps = 0.5 * slope * slope * passed
+    energy = 0.5 * k.lam * before * tally.reach * tally.reach + (tally.rows - tally.forgot_rows) * worst + steps
+    norm = min(longest, math.sqrt(2.0 * energy / (k.lam * now)))
+    jump = grid * (STEPS * (size + SURE) + APART * size) if grid > 0.0 else math.sqrt(dot(noise, noise))
+    if k.symmetric:
+        jump += k.G / (k.lam * now)
+    tally.past += steps + (slope + k.kappa * k.G) * k.kappa * k.G * passed
+    tally.jump_const += k.lam * now * (norm * jump + 0.5 * jump * jump)
+    tally.jump_slope += k.lam * now * jump
+    tally.reach = norm + jump
+    tally.zero_loss = tally.rows * worst
+    tally.loss = 0.0
+    tally.anchor_sum = 0.0
+    tally.excess = 0.0
+    tally.gradient_sum = 0.0
+    tally.forgot_at = tally.clock
+    tally.forgot_rows = tally.rows
 
 
 @uncounted
@@ -153,7 +195,8 @@ def run_with(
     ops: npt.NDArray[np.int16],
     X: npt.NDArray[np.float64],
     y: Vector,
-    noise: Vector,
+    noise: Matrix,
+    grid: Vector,
     scratch: Scratch,
 ) -> None:
     """Do what `run` says, with room for one step."""
@@ -163,7 +206,7 @@ def run_with(
         if ops[i] == INSERT:
             insert(state, k, X[i], y[i], scratch)
         elif ops[i] == DELETE:
-            delete(state, k, X[i], y[i], noise[deleted], scratch)
+            delete(state, k, X[i], y[i], noise[deleted], grid[deleted], scratch)
             deleted += 1
         else:
             tick(state, k)
@@ -176,10 +219,11 @@ def run(
     ops: npt.NDArray[np.int16],
     X: npt.NDArray[np.float64],
     y: Vector,
-    noise: Vector,
+    noise: Matrix,
+    grid: Vector,
 ) -> None:
-    """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
+    """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; a row of `noise` and a `grid` per DELETE."""
     size = state.theta.shape[0]
     dense = size if size <= DENSE else 0
     scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]), np.empty((dense, dense)))
-    run_with(state, k, ops, X, y, noise, scratch)
+    run_with(state, k, ops, X, y, noise, grid, scratch)

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from mempair_db.pair import bounds, encoding, events
+from mempair_db.pair import bounds, encoding, events, losses
 from mempair_db.pair.bounds import Unlearner
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.comparators import Loss
+from mempair_db.pair.noise import STEPS
 from mempair_db.pair.state import Constants, State, Vector, copy, empty
 
 Matrix = npt.NDArray[np.float64]
@@ -88,12 +89,13 @@ class Stream:
             events.apply(state, self.k, ops[i : i + 1], self.X[i : i + 1], self.y[i : i + 1], np.empty((0, self.d)))
             yield copy(state)
 
-    def delete(self, state: State, row: int, noise: Vector | None = None, k: Constants | None = None) -> None:
+    def delete(
+        self, state: State, row: int, noise: Vector | None = None, k: Constants | None = None, grid: float = 0.0
+    ) -> None:
         """Delete a row, without noise unless it is given."""
         noise = np.zeros(self.d) if noise is None else noise
-        events.apply(
-            state, k or self.k, np.array([events.DELETE], np.int16), self.X[row : row + 1], self.y[row : row + 1], noise
-        )
+        one, X, y = np.array([events.DELETE], np.int16), self.X[row : row + 1], self.y[row : row + 1]
+        events.apply(state, k or self.k, one, X, y, noise, np.array([grid]))
 
 
 # ---- How rows can be hostile. ----
@@ -187,7 +189,7 @@ def _targets(rng: np.random.Generator, order: str, X: Matrix, loss: str) -> Vect
     y = labels[order]
     if loss == "logistic":
         return y
-    return y * np.where(rng.random(n) < 0.1, 1e6, np.abs(score))
+    return y * np.where(rng.random(n) < 0.1, losses.FARTHEST, np.abs(score))
 
 
 @st.composite
@@ -244,6 +246,7 @@ class Mixed:
     ops: Ops
     rows: npt.NDArray[np.intp]  # the row of each event; a tick's is ignored
     noise: Matrix
+    grid: float = 0.0  # the noise counts steps of it, if it is not 0
 
     @property
     def features(self) -> Matrix:
@@ -259,14 +262,19 @@ class Mixed:
         within = int(np.count_nonzero(self.ops[start:end] == events.DELETE))
         noise = self.noise[before : before + within]
         X, y = self.features[start:end], self.targets[start:end]
-        events.apply(state, self.stream.k, self.ops[start:end], X, y, noise)
+        events.apply(state, self.stream.k, self.ops[start:end], X, y, noise, np.full(within, self.grid))
 
 
 @st.composite
 def mixed(
-    draw: st.DrawFn, *, mode: str = "anchored", unlearners: Sequence[Unlearner] = UNLEARNERS, ticks: bool = True
+    draw: st.DrawFn,
+    *,
+    mode: str = "anchored",
+    unlearners: Sequence[Unlearner] = UNLEARNERS,
+    ticks: bool = True,
+    grids: bool = True,
 ) -> Mixed:
-    """Draw a stream whose events are inserts, ticks, and deletes of rows inserted before."""
+    """Draw a stream whose events are inserts, ticks, and deletes of rows inserted before; noise on a grid or not."""
     stream = draw(streams(mode=mode, unlearners=unlearners))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     deleting = draw(st.sampled_from([0.0, 0.05, 0.5]))
@@ -285,4 +293,7 @@ def mixed(
             rows.append(alive.pop(int(rng.integers(len(alive)))))
     deletions = ops.count(events.DELETE)
     scale = draw(st.sampled_from([0.0, 1e-3, 1.0])) * stream.k.G / stream.k.lam
-    return Mixed(stream, np.array(ops, np.int16), np.array(rows), rng.normal(size=(deletions, stream.d)) * scale)
+    noise = rng.normal(size=(deletions, stream.d))
+    grid = scale / STEPS if grids and draw(st.booleans()) else 0.0
+    noise = np.rint(noise * STEPS) if grid else noise * scale
+    return Mixed(stream, np.array(ops, np.int16), np.array(rows), noise, grid)

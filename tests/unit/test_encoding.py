@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mempair_db.errors import InvalidRow
-from mempair_db.pair.encoding import FARTHEST, MOST_CATEGORIES, Encoding, fit
+from mempair_db.pair.encoding import MOST_CATEGORIES, Encoding, fit
+from mempair_db.pair.losses import FARTHEST
 
 
 def numbers(*columns: list[float]) -> Encoding:

@@ -81,11 +81,24 @@ def test_one_delete_worked_by_hand() -> None:
     assert state.anchor == pytest.approx([0.1 + 217 / 13260 + 0.01, 4 / 15 + 6 / 13260 - 0.02])
     assert state.theta.tolist() == state.anchor.tolist()
     assert not state.window_v.any()
-    # The jump δ is noted with λ(T + t0) = 3: 3·(‖a‖‖δ‖ + ½‖δ‖²) and 3·‖δ‖.
-    norm, jump = math.hypot(0.1, 4 / 15), math.hypot(217 / 13260 + 0.01, 6 / 13260 - 0.02)
-    assert state.tally["jump_const"][0] == pytest.approx(3 * (norm * jump + jump**2 / 2))
+    # No jump is longer than G/(λ(T + t0)) = ⅓ and the noise, no anchor than G/λ = 1.
+    jump = 1 / 3 + math.hypot(0.01, 0.02)
+    assert state.tally["jump_const"][0] == pytest.approx(3 * (jump + jump**2 / 2))
     assert state.tally["jump_slope"][0] == pytest.approx(3 * jump)
+    assert state.tally["reach"][0] == pytest.approx(1 + jump)
+    # ½(G + λ·G/λ)²/λ·ln(3/1) for the steps, 3G·G/λ·ln(3/1) for θ.
+    assert state.tally["past"][0] == pytest.approx(5 * math.log(3))
     assert state.tally["deletions"][0] == 1
+
+
+def test_a_delete_rounds_to_the_grid_and_adds_whole_steps() -> None:
+    k = constants(unlearner="passive")
+    state = two_rows(k)  # a = (0.1, 4/15)
+    one, steps = np.array([events.DELETE], np.int16), np.array([[7.0, -2.0]])
+    events.apply(state, k, one, np.array([[1.0, 0.0]]), np.zeros(1), steps, np.array([0.03]))
+    # round(3.33) + 7 and round(8.89) − 2 steps of 0.03.
+    assert state.anchor.tolist() == [0.03 * 10.0, 0.03 * 7.0]
+    assert state.theta.tolist() == state.anchor.tolist()
 
 
 def test_a_passive_delete_adds_the_noise_alone() -> None:
