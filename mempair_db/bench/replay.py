@@ -74,7 +74,7 @@ def _in_turns(connection: psycopg.Connection[Any], address: str, folder: Path, r
         export(address, folder / f"export-{number}", rows=True)
 
     same = (
-        query("replay_rows")
+        query("offline_rows")
         .replace("{source}", "numbers")
         .replace("{model}", "1")
         .format(**{f: f"mempair.{f}_1" for f in ("key", "x", "c", "y")})

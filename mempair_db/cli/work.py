@@ -85,7 +85,7 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
     with connect(address, autocommit=True) as connection, messages.status(f"Retraining {name} ..."):
         batch.prepare(connection)
         outcome = replay(connection, number or 0, "requested")
-    for note in outcome.notes or [f"another worker is busy with {name}, or it is paused"]:
+    for note in outcome.notes or [f"another worker has {name} at the moment: try again"]:
         messages.print(note, highlight=False)
 
 

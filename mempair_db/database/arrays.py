@@ -81,17 +81,36 @@ def texts(data: bytes) -> tuple[str | None, ...]:
 
 
 def packed_texts(values: Sequence[str], order: Ints, encoding: str) -> tuple[bytes, Ints]:
-    """Return texts in this order as elements of a text[], and where each of them begins and the last one ends."""
+    r"""Return texts in this order as elements of a text[], and where each of them begins and the last one ends.
+
+    An element is its length in bytes and its bytes. They are encoded together, then their bytes are moved by index:
+
+    >>> elements, bounds = packed_texts(["b", "äö"], np.array([1, 0]), "utf-8")
+    >>> elements
+    b'\x00\x00\x00\x04\xc3\xa4\xc3\xb6\x00\x00\x00\x01b'
+    >>> bounds.tolist()
+    [0, 8, 13]
+    """
     text = np.frombuffer(("\0".join(values) + "\0").encode(encoding), np.uint8)  # no text in Postgres has a zero byte
     ends = np.flatnonzero(text == 0)[: len(values)]
     starts = np.append(0, ends[:-1] + 1)[order]
     lengths = ends[order] - starts
     bounds = np.append(0, np.cumsum(4 + lengths))
     elements = np.empty(bounds[-1], np.uint8)
-    elements[bounds[:-1, None] + np.arange(4)] = lengths.astype(">i4").view(np.uint8).reshape(-1, 4)
-    inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    elements[np.repeat(bounds[:-1] + 4, lengths) + inside] = text[np.repeat(starts, lengths) + inside]
+    elements[stretches(bounds[:-1], np.full(len(order), 4))] = lengths.astype(">i4").view(np.uint8)
+    elements[stretches(bounds[:-1] + 4, lengths)] = text[stretches(starts, lengths)]
     return elements.tobytes(), bounds
+
+
+def stretches(starts: Ints, lengths: Ints) -> Ints:
+    """Return all places of several stretches.
+
+    >>> stretches(np.array([10, 50]), np.array([3, 2])).tolist()
+    [10, 11, 12, 50, 51]
+    """
+    before = np.cumsum(lengths) - lengths
+    places: Ints = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    return places
 
 
 def register(connection: psycopg.Connection[Any]) -> None:

@@ -51,7 +51,14 @@ def forget_all(connection: psycopg.Connection[Any], model_id: int) -> int:
 def pack(
     model_id: int, keys: Sequence[str], buckets: npt.NDArray[np.int32], first_tick: int, encoding: str = "utf-8"
 ) -> bytes:
-    """Return keys with consecutive ticks in COPY's binary format; needs no server, so the server can be busy."""
+    """Return keys with consecutive ticks in COPY's binary format; needs no server, so the server can be busy.
+
+    Keys a, b, c of buckets 5, 2, 5, learned at ticks 10, 11, 12, become two rows of mempair.learned_keys:
+
+        model_id  bucket  keys    ticks
+        7         2       {b}     {11}
+        7         5       {a,c}   {10,12}
+    """
     order = np.argsort(buckets, kind="stable")
     texts, places = arrays.packed_texts(keys, order, encoding)
     ticks = np.empty(len(order), TICK)

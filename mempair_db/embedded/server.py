@@ -155,12 +155,17 @@ class Server:
         """Wait until the server, `child` if we just started it, is ready (True) or gone (False)."""
         deadline = time.monotonic() + self.patience
         while not self.running():
-            if child.poll() is not None if child else self._postmaster() is None:
+            if self._gone(child):
                 return False
             if time.monotonic() > deadline:
                 raise self._failure(f"It was not ready after {self.patience:g} seconds.")
             time.sleep(0.02)
         return True
+
+    def _gone(self, child: subprocess.Popen[bytes] | None) -> bool:
+        if child is None:
+            return self._postmaster() is None
+        return child.poll() is not None
 
     def _failure(self, facts: str) -> errors.ServerStartFailed:
         log = self.workspace.path / "log"

@@ -38,7 +38,7 @@ def issue(
 ) -> Document | None:
     """Return the signed receipt, or None if there is nothing to certify. Consumed only if the caller commits."""
     connection.execute("set transaction isolation level repeatable read")
-    row = connection.execute(query("evidence_receipt"), {"name": name, "key": key_value, "consume": consume}).fetchone()
+    row = connection.execute(query("ledger_receipt"), {"name": name, "key": key_value, "consume": consume}).fetchone()
     if row is None or row[0] is None:
         return None
     document: Document = row[0]

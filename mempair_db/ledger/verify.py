@@ -180,13 +180,13 @@ def ledger_rows(connection: psycopg.Connection[Any], model_id: int) -> Iterator[
     """Read a model's entries in order; a million of them do not have to fit into memory."""
     with connection.cursor(name="mempair_ledger", binary=True) as cursor:
         cursor.itersize = CHUNK
-        cursor.execute(query("evidence_ledger"), {"model": model_id})
+        cursor.execute(query("ledger_entries"), {"model": model_id})
         yield from cursor
 
 
 def find(connection: psycopg.Connection[Any], name: str | None = None) -> list[tuple[int, str, Counters | None]]:
     """Return (id, name, counters) of one model or of all; a dropped model whose ledger was kept has no counters."""
-    found = connection.execute(query("evidence_models"), {"name": name}).fetchall()
+    found = connection.execute(query("ledger_models"), {"name": name}).fetchall()
     if name is not None and not found:
         raise errors.UnknownModel(f"It was called {name!r}.", remedy="`mempair model list` lists them.")
     return [(row[0], row[1], Counters(*row[2:]) if row[2] is not None else None) for row in found]

@@ -31,7 +31,7 @@ def attest(connection: psycopg.Connection[Any], model_id: int, result: Audit, ke
         model = models.lease(connection, model_id)
         if model is None:
             raise VerificationFailed(
-                f"Model {result.model} is busy or paused, so nothing was attested.", remedy="Try again in a moment."
+                f"A worker has model {result.model} at the moment, so nothing was attested.", remedy="Try again."
             )
         record = Record(model)
         seq = record.enter("attested", detail=notes.sign(text, key))

@@ -1,8 +1,8 @@
 """Leave one row out: how far does a deletion, before its noise, end from the true replay without that row?
 
-One pass over the rows. When the row of a candidate comes by, the state forks: the main line learns it, the fork lets
-the tick pass without data. From then on every fork learns the same rows. At the end the main line is the model that
-has learned everything; for each candidate a copy of it unlearns the row, with no noise, and
+One pass over the rows. When the row of a candidate comes by, the state forks: the main line and all older forks learn
+it, the new fork lets its tick pass without data. From then on all of them learn the same rows. At the end the main
+line is the model that has learned everything; for each candidate a copy of it unlearns the row, with no noise, and
 
     ratio = ‖a_deleted − ã‖/S,    S = 2G/(λ(T + t0)), passive: half          Theorem B says ≤ 1
     theta = ‖θ − θ̃‖/((1 + 2κ)·G/(λ(T + t0))), before the deletion           Theorem A says ≤ 1
@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mempair_db.measure.kernels import learn
 from mempair_db.measure.replay import loss_name
@@ -129,28 +132,34 @@ def leave_out(model: Offline, ticks: dict[int, str], *, threads: int | None = No
         for rows in model.batches():
             X = np.ascontiguousarray(epoch.encoding.encode(rows.x, rows.c))
             y = np.ascontiguousarray(epoch.encoding.encode_target(rows.y))
-            for begin, end in _pieces(rows.ticks, ticks):
-                worlds = [main, *(fork.state for fork in forks)]
-                for done in [pool.submit(learn, s, k, rows.ops[begin:end], X[begin:end], y[begin:end]) for s in worlds]:
-                    done.result()
-                advance(end - begin)
-                if end < len(rows) and int(rows.ticks[end]) in ticks:
-                    tick = int(rows.ticks[end])
-                    forks.append(Fork(tick, ticks[tick], X[end].copy(), float(y[end]), copy(main)))
-                    # The fork's own event is the gap; the main line's comes with the next piece.
-                    learn(forks[-1].state, k, np.array([events.TICK], np.int16), X[end : end + 1], y[end : end + 1])
-                    learn(main, k, rows.ops[end : end + 1], X[end : end + 1], y[end : end + 1])
-                    for fork in forks[:-1]:
-                        learn(fork.state, k, rows.ops[end : end + 1], X[end : end + 1], y[end : end + 1])
-                    advance(1)
+            for piece in _pieces(rows.ticks, ticks):
+                tick, ops = int(rows.ticks[piece.start]), rows.ops[piece]
+                worlds = [(main, ops), *((fork.state, ops) for fork in forks)]
+                if tick in ticks:
+                    forks.append(Fork(tick, ticks[tick], X[piece.start].copy(), float(y[piece.start]), copy(main)))
+                    worlds.append((forks[-1].state, _with_a_gap(ops)))
+                learning = [pool.submit(learn, state, k, its_ops, X[piece], y[piece]) for state, its_ops in worlds]
+                for world in learning:
+                    world.result()
+                advance(len(ops))
     return _measure(live, main, forks)
 
 
-def _pieces(ticks: Any, wanted: dict[int, str]) -> list[tuple[int, int]]:
-    """Return the stretches between candidates; each candidate's own tick lies between two of them."""
-    at = [i for i, tick in enumerate(ticks.tolist()) if tick in wanted]
-    begins, ends = [0, *(i + 1 for i in at)], [*at, len(ticks)]
-    return list(zip(begins, ends, strict=True))
+def _pieces(ticks: npt.NDArray[np.int64], wanted: Container[int]) -> list[slice]:
+    """Cut a batch so that every candidate begins a piece.
+
+    >>> _pieces(np.array([11, 12, 13, 14]), {13})
+    [slice(0, 2, None), slice(2, 4, None)]
+    """
+    cuts = {0, *(i for i, tick in enumerate(ticks.tolist()) if tick in wanted), len(ticks)}
+    return [slice(begin, end) for begin, end in pairwise(sorted(cuts))]
+
+
+def _with_a_gap(ops: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
+    """Return the same events, the first of them without its data."""
+    gap = ops.copy()
+    gap[0] = events.TICK
+    return gap
 
 
 def _measure(live: CertifiedPair, main: State, forks: list[Fork]) -> LeaveOneOut:

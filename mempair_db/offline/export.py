@@ -101,7 +101,7 @@ def export(
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         models = _models(connection, name)
-        snapshot = connection.execute(query("replay_share_snapshot")).fetchone()
+        snapshot = connection.execute(query("offline_share_snapshot")).fetchone()
         way = routes.choose(connection.info.dsn if dsn == "" else dsn, (snapshot or ("",))[0], route)
         try:
             return _write(connection, way, folder, models, name=name, rows=rows, bars=bars)
@@ -125,7 +125,7 @@ def _models(connection: psycopg.Connection[Any], name: str | None) -> list[dict[
     cursor = connection.cursor(row_factory=dict_row)
     if name is not None:
         connection.execute("select mempair.find_model(%s)", [name])
-    models = cursor.execute(query("replay_models"), {"name": name}).fetchall()
+    models = cursor.execute(query("offline_models"), {"name": name}).fetchall()
     if not models:
         raise UnknownModel("this database has none.", remedy="Create one with mempair.create_model.")
     return models
@@ -143,17 +143,17 @@ def _write(
 ) -> Exported:
     numbers = [model["id"] for model in models]
     cursor = connection.cursor(row_factory=dict_row)
-    window = cursor.execute(query("replay_window"), {"models": numbers}).fetchall()
-    requests = cursor.execute(query("replay_requests"), {"models": numbers}).fetchall()
-    numbers += [] if name else [number for (number,) in connection.execute(query("replay_former"))]
-    size = connection.execute(query("replay_ledger_size"), {"models": numbers}).fetchone()
+    window = cursor.execute(query("offline_window"), {"models": numbers}).fetchall()
+    requests = cursor.execute(query("offline_requests"), {"models": numbers}).fetchall()
+    numbers += [] if name else [number for (number,) in connection.execute(query("offline_former"))]
+    size = connection.execute(query("offline_ledger_size"), {"models": numbers}).fetchone()
     entries = int(size[0]) if size else 0
     with duckdb.connect(str(folder / DATABASE)) as duck:
         _limit(duck, folder)
         _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
         _store(duck, "curvature", window, WINDOW)
         _store(duck, "request", requests, REQUEST)
-        text = sql.SQL(query("replay_ledger")).format(models=sql.Literal(numbers)).as_string(connection)
+        text = sql.SQL(query("offline_ledger")).format(models=sql.Literal(numbers)).as_string(connection)
         with bars("Exporting the ledger", entries) as advance, way.read(duck, text, advance) as stream:
             duck.execute(f"create table ledger as select * from {stream} order by model_id, seq")  # noqa: S608
         duck.execute("create table learned (model_id bigint, tick bigint)")
@@ -180,7 +180,7 @@ def _rows(
     """Write the surviving rows of one model in tick order; return how many there are."""
     extractors = {f: sql.Identifier("mempair", f"{f}_{model['id']}") for f in ("key", "x", "c", "y")}
     source = sql.Identifier(model["source_schema"], model["source_table"])
-    statement = sql.SQL(query("replay_rows")).format(source=source, model=sql.Literal(model["id"]), **extractors)
+    statement = sql.SQL(query("offline_rows")).format(source=source, model=sql.Literal(model["id"]), **extractors)
     target = folder / f"rows_{model['id']}.parquet"
     with bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance:
         way.write_rows(duck, statement.as_string(connection), target, advance)
@@ -202,7 +202,7 @@ def _ticks(
         source = f"(select {number}, tick from rows_{number})" if total else "(select 0, 0 where false)"  # noqa: S608
         duck.execute(f"insert into learned from {source} order by 2")
         return
-    text = sql.SQL(query("replay_ticks")).format(model=sql.Literal(number)).as_string(connection)
+    text = sql.SQL(query("offline_ticks")).format(model=sql.Literal(number)).as_string(connection)
     with bars(f"Exporting the order of {model['name']}", total) as advance, way.read(duck, text, advance) as stream:
         duck.execute(f"insert into learned select * from {stream} order by tick")  # noqa: S608
 

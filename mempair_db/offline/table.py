@@ -67,7 +67,7 @@ def load(
             name = min(unusable)
             raise InvalidParameter(f"column {name!r} has type {kinds[name]}.", remedy="Use numbers, times and texts.")
         regression = positive is None and _is_number(kinds[target]) and not _is_binary(duck, target)
-        return _arrays(duck, target, kinds, numbers, texts, positive, regression)
+        return _table(duck, target, kinds, numbers, texts, positive, regression)
 
 
 def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: int) -> None:
@@ -88,7 +88,7 @@ def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: 
         duck.unregister("stream")
 
 
-def _arrays(
+def _table(
     duck: duckdb.DuckDBPyConnection,
     target: str,
     kinds: dict[str, str],
@@ -97,33 +97,38 @@ def _arrays(
     positive: str | None,
     regression: bool,
 ) -> Table:
-    as_number = {name: _number(name, kinds[name]) for name in [*numbers, target] if _is_number(kinds[name])}
-    if regression:
-        label = as_number[target]
-    else:
-        chosen = positive if positive is not None else _positive(duck, target)
-        quoted = chosen.replace("'", "''")
-        label = f"case when {_quoted(target)}::varchar = '{quoted}' then 1.0 else -1.0 end"
-    columns = [*(as_number[name] for name in numbers), *(_quoted(name) + "::varchar" for name in texts), label]
-    present = " and ".join(f"{_quoted(name)} is not null" for name in [*numbers, *texts, target])
-    total = duck.execute("select count(*) from given").fetchone()
-    names = ", ".join(f"{column} as c{i}" for i, column in enumerate(columns))
-    found = duck.execute(f"select {names} from given where {present}").fetchnumpy()  # noqa: S608
-    x = np.array([np.asarray(found[f"c{i}"], float) for i in range(len(numbers))]).reshape(len(numbers), -1).T
-    y = np.asarray(found[f"c{len(columns) - 1}"], float)
-    x = x if len(numbers) else np.zeros((len(y), 0))
-    chosen_texts = [found[f"c{len(numbers) + i}"] for i in range(len(texts))]
-    c = list(zip(*(map(str, column) for column in chosen_texts), strict=True)) if texts else [()] * len(y)
+    expressions = [_number(name, kinds[name]) for name in numbers] + [f"{_quoted(name)}::varchar" for name in texts]
+    expressions.append(_number(target, kinds[target]) if regression else _label(duck, target, positive))
+    columns = _complete_rows(duck, expressions, [*numbers, *texts, target])
+    y = np.asarray(columns.pop(), float)
+    x = np.column_stack(columns[: len(numbers)]).astype(float) if numbers else np.zeros((len(y), 0))
+    c = [tuple(map(str, row)) for row in zip(*columns[len(numbers) :], strict=True)] if texts else [()] * len(y)
     good = np.isfinite(x).all(axis=1) & np.isfinite(y)
+    (total,) = duck.execute("select count(*) from given").fetchone() or (0,)
     return Table(
         x=np.ascontiguousarray(x[good]),
-        c=[texts for texts, keep in zip(c, good.tolist(), strict=True) if keep],
+        c=[row for row, keep in zip(c, good.tolist(), strict=True) if keep],
         y=y[good],
         numbers=numbers,
         texts=texts,
         regression=regression,
-        skipped=int(total[0] if total else 0) - int(good.sum()),
+        skipped=int(total) - int(good.sum()),
     )
+
+
+def _label(duck: duckdb.DuckDBPyConnection, target: str, positive: str | None) -> str:
+    """Return the target as +1 and −1."""
+    chosen = positive if positive is not None else _positive(duck, target)
+    literal = "'" + chosen.replace("'", "''") + "'"
+    return f"case when {_quoted(target)}::varchar = {literal} then 1.0 else -1.0 end"
+
+
+def _complete_rows(duck: duckdb.DuckDBPyConnection, expressions: list[str], needed: list[str]) -> list[Any]:
+    """Return the columns, without the rows in which something is missing."""
+    named = ", ".join(f"{expression} as c{i}" for i, expression in enumerate(expressions))
+    present = " and ".join(f"{_quoted(name)} is not null" for name in needed)
+    found = duck.execute(f"select {named} from given where {present}").fetchnumpy()  # noqa: S608
+    return [found[f"c{i}"] for i in range(len(expressions))]
 
 
 def _is_number(kind: str) -> bool:

@@ -46,9 +46,6 @@ select l.* from (
     from mempair.odometer o where o.model = (mempair.find_model(%(name)s)).name order by o.seq desc limit %(last)s
 ) as l order by l.seq
 
--- cli_verify_odometer --
-select v.* from mempair.verify_odometer(%(name)s) v
-
 -- cli_privileges --
 select p.kind, p.privilege, p.object from mempair.privileges() p
 
@@ -63,9 +60,6 @@ select mempair.attest_state(%(name)s) as entry
 
 -- cli_receipt --
 select mempair.receipt(%(name)s, %(key)s)
-
--- cli_retrain --
-select mempair.retrain(%(name)s)
 
 -- cli_health --
 -- What would keep an operator awake; no rows if nothing does.

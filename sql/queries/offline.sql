@@ -1,10 +1,10 @@
 -- The offline side's queries. {source} is a model's table, {key}, {x}, {c}, {y} its extractors, {a} and {b} its queue tables.
 
--- replay_share_snapshot --
+-- offline_share_snapshot --
 -- Lets a second connection read exactly what this transaction sees.
 select pg_catalog.pg_export_snapshot()
 
--- replay_models --
+-- offline_models --
 select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.key_columns, m.features, m.numeric_features,
        m.text_features, m.target, m.positive, m.loss, m.epsilon, m.delta, m.gamma, m.lambda, m.m, m.tau, m.kappa, m.clip,
        m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, m.status, m.reason,
@@ -28,14 +28,14 @@ cross join lateral mempair.pending(m.id) as waiting
 where m.name = coalesce(%(name)s, m.name)
 order by m.id
 
--- replay_window --
+-- offline_window --
 select model_id, slot, v, r from mempair.curvature where model_id = any (%(models)s) order by model_id, slot
 
--- replay_former --
+-- offline_former --
 -- Models that were dropped, whose ledgers were kept.
 select f.id from mempair.former_model f order by f.id
 
--- replay_ledger --
+-- offline_ledger --
 select coalesce(m.name, f.name) as model, l.model_id, l.seq, l.at, l.kind, l.epoch, l.clock, l.rows, l.rho, l.rho_spent,
        l.rho_cap, l.tag, l.detail, l.body, l.prev, l.hash
 from mempair.ledger l
@@ -43,19 +43,19 @@ left join mempair.model m on m.id = l.model_id
 left join mempair.former_model f on f.id = l.model_id
 where l.model_id = any ({models}) order by l.model_id, l.seq
 
--- replay_requests --
+-- offline_requests --
 -- When deletions were asked for and when they were executed, as far as receipts are kept; no key, no salt.
 select r.model_id, r.ledger_seq, r.requested_at, r.executed_at, r.kind
 from mempair.receipt r where r.model_id = any (%(models)s) order by r.model_id, r.ledger_seq
 
--- replay_ledger_size --
+-- offline_ledger_size --
 select count(*) from mempair.ledger l where l.model_id = any (%(models)s)
 
--- replay_ticks --
+-- offline_ticks --
 -- The learned order without the keys.
 select l.model_id, l.tick from mempair.learned l where l.model_id = {model}
 
--- replay_rows --
+-- offline_rows --
 -- The rows that are still there of those the epoch has learned.
 select l.tick, l.row_key, {x}(mempair_row) as x, {c}(mempair_row) as c, {y}(mempair_row) as y
 from {source} mempair_row join mempair.learned l on l.model_id = {model} and l.row_key = {key}(mempair_row)
