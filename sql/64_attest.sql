@@ -29,16 +29,30 @@ begin
     return entry.seq;
 end $$;
 
--- A salted hash of everything the model carries: it fixes the state, and without the salt says nothing about it.
+-- A salted hash of everything the model carries: it fixes the state, and without the salt says nothing about it. Every
+-- column counts, also one that is added later, but for where the ledger stands, which every entry changes.
 create or replace function mempair.state_commitment(state mempair.state, salt bytea) returns bytea
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select sha256('\x03'::bytea || salt || mempair.ledger_number(state.model_id) || mempair.ledger_number(state.version)
-        || mempair.ledger_bytes(array_send(state.anchor)) || mempair.ledger_bytes(array_send(state.theta))
-        || mempair.ledger_bytes(state.tally) || mempair.ledger_bytes(state.block)
+language sql stable set search_path = pg_catalog, pg_temp
+set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set datestyle = 'ISO' as $$
+    select sha256('\x03'::bytea || salt
+        || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt'])::text, 'UTF8'))
         || coalesce((select string_agg(mempair.ledger_number(c.slot) || mempair.ledger_bytes(array_send(c.v))
                                        || mempair.ledger_bytes(array_send(c.r)), '' order by c.slot)
                      from mempair.curvature c where c.model_id = state.model_id), ''))
 $$;
+
+-- The salt goes with the state it belongs to, whoever writes the next one: who kept it could try, row by row, what a later
+-- deletion took out of the state.
+create or replace function mempair.forget_salt() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    new.attest_salt := null;
+    return new;
+end $$;
+
+create or replace trigger forget_salt before update on mempair.state
+    for each row when (old.version is distinct from new.version) execute function mempair.forget_salt();
+alter table mempair.state enable always trigger forget_salt;
 
 -- Enter a commitment to the present state, and return the entry's number. The salt stays beside the state, for as long as
 -- that version of it lasts: so a copy that was restored from a backup can be held against a signed checkpoint.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -51,6 +52,7 @@ class Audit:
     clock: int
     exported_at: str
     version: str = __version__
+    salt: str = field(default_factory=lambda: secrets.token_hex(32))  # without it the digest says nothing of the rows
     claims: list[Claim] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
@@ -64,7 +66,7 @@ class Audit:
         return _plain(asdict(self))  # type: ignore[no-any-return]
 
     def digest(self) -> str:
-        """Return the SHA-256 of the audit's canonical JSON."""
+        """Return the SHA-256 of the audit's canonical JSON, its salt included: who has the audit can check it."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,0 +1,66 @@
+"""What every column of schema mempair can say of a row that was deleted from a certified model.
+
+    noised      a function of the noised anchor, the epoch's constants and public figures: covered by Theorem B
+    public      counters, positions, budgets and what was declared: they depend on the number of events, not on the rows
+    time        when something happened
+    random      salts and tags, and hashes over them
+    constants   frozen at calibration from rounded statistics; recomputed when a calibration row is deleted
+    key         names rows; a deletion takes the row's own away, receipts and rejected rows expire
+    rows        sums over the rows that are there (exact models): what is subtracted is gone
+
+A column that is not here is a column of which nobody has said why it may stay: the tests compare this list with the
+catalog, and the audit with the export.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOISED, PUBLIC, TIME, RANDOM, CONSTANTS, KEY, ROWS = "noised", "public", "time", "random", "constants", "key", "rows"
+
+_BY_KIND: Final[dict[str, dict[str, str]]] = {
+    "state": {
+        NOISED: "anchor theta block checkpoint",
+        PUBLIC: "model_id version epoch clock rows_learned tally cap spent deletions largest ledger_seq",
+        RANDOM: "ledger_hash attest_salt",
+    },
+    "curvature": {NOISED: "v r", PUBLIC: "model_id slot"},
+    "published": {
+        NOISED: "weights intercept level_weights ready needed",
+        PUBLIC: "model_id version epoch link samples",
+        CONSTANTS: "centers levels",
+        TIME: "published_at",
+    },
+    "model": {
+        PUBLIC: "id name source key_columns features numeric_features text_features target positive loss epsilon delta "
+        "gamma lambda m tau kappa clip calibration_rows unlearner on_null on_exhausted categories subject "
+        "keep_receipts epoch status reason",
+        CONSTANTS: "constants",
+        TIME: "created_at",
+    },
+    "ledger": {
+        PUBLIC: "model_id seq kind epoch clock rows rho rho_spent rho_cap detail",
+        TIME: "at",
+        RANDOM: "tag body prev hash",
+    },
+    "receipt": {
+        KEY: "row_key subject",
+        PUBLIC: "model_id ledger_seq kind unlearner epsilon delta version",
+        TIME: "requested_at executed_at created_at",
+        RANDOM: "tag salt",
+    },
+    "rejected": {KEY: "row_key", PUBLIC: "id model_id seq op reason", TIME: "at"},
+    "learned_keys": {KEY: "bucket keys", PUBLIC: "model_id ticks"},
+    "queue": {PUBLIC: "model_id active"},
+    "former_model": {PUBLIC: "id name", TIME: "dropped_at"},
+    "granted": {PUBLIC: "role_name kind"},
+    "installed": {PUBLIC: "file hash"},
+    "worker": {PUBLIC: "id host pid version", TIME: "started_at heartbeat_at"},
+    "alembic_version": {PUBLIC: "version_num"},
+}
+
+STORED: Final[dict[str, dict[str, str]]] = {
+    table: {column: kind for kind, columns in kinds.items() for column in columns.split()}
+    for table, kinds in _BY_KIND.items()
+}
+"""Table, column, kind."""

@@ -1,0 +1,142 @@
+"""Attacks on the certificate with everything that is stored: two databases, and what outlives a deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from mempair_db.measure.stored import CONSTANTS, KEY, PUBLIC, STORED
+from mempair_db.pair.calibration import Epoch
+from mempair_db.pair.state import State, empty, to_checkpoint
+
+SECRETS = ((7.5, -3.25, "a", True), (-6.5, 8.0, "b", False))
+"""What two people put into the row that is deleted: all that the two worlds differ by."""
+
+
+def stored(shop: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return everything that is stored about the model, table by table."""
+    with psycopg.connect(shop.dsn, row_factory=dict_row) as connection:
+        return {
+            table: connection.execute(
+                sql.SQL("select * from mempair.{} t order by t::text").format(sql.Identifier(table))
+            ).fetchall()
+            for table in STORED
+            if table != "alembic_version"
+        }
+
+
+def kinds(tables: dict[str, list[dict[str, Any]]], *wanted: str) -> dict[str, Any]:
+    return {
+        f"{table}.{column}": [row[column] for row in rows]
+        for table, rows in tables.items()
+        for column, kind in STORED[table].items()
+        if kind in wanted
+    }
+
+
+def columns_of(dsn: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    with psycopg.connect(dsn) as connection:
+        for table, column in connection.execute(
+            "select table_name, column_name from information_schema.columns join information_schema.tables "
+            "using (table_schema, table_name) where table_schema = 'mempair' and table_type = 'BASE TABLE'"
+        ):
+            found.setdefault(table, set()).add(column)
+    return found
+
+
+def test_nobody_forgot_to_say_what_a_column_can_tell(database: str) -> None:
+    # Queues are rows on their way; they are purged.
+    found = {table: columns for table, columns in columns_of(database).items() if not table.startswith("change_")}
+    unknown = {(t, c) for t, columns in found.items() for c in columns} - {(t, c) for t in STORED for c in STORED[t]}
+    assert not unknown, f"say in measure/stored.py what these can tell of a deleted row: {sorted(unknown)}"
+    gone = {(t, c) for t in STORED for c in STORED[t]} - {(t, c) for t, columns in found.items() for c in columns}
+    assert not gone, f"measure/stored.py lists columns that are no more: {sorted(gone)}"
+
+
+@pytest.fixture(params=["symmetric", "passive"])
+def worlds(request: Any, make_shop: Callable[..., Any]) -> list[dict[str, list[dict[str, Any]]]]:
+    """Two databases that differ in one row's values; that row was learned and deleted, and others came since."""
+    found = []
+    for age, spend, plan, left in SECRETS:
+        shop = make_shop(rows=900, unlearner=request.param, m=20, calibration_rows=500, gamma=1e9)
+        shop.execute("insert into customers values (9000, %s, %s, %s, %s)", age, spend, plan, left)
+        shop.work()
+        shop.delete(9000)
+        found.append(stored(shop))
+        shop.execute("select mempair.drop_model('churn')")
+        shop.execute("drop table customers")
+    return found
+
+
+def test_nothing_public_and_no_constant_depends_on_a_deleted_row(worlds: list[Any]) -> None:
+    one, other = (kinds(world, PUBLIC, CONSTANTS, KEY) for world in worlds)
+    for name in one:
+        if name.rpartition(".")[2] not in ("id", "model_id", "source"):  # counted by the server
+            assert one[name] == other[name], name
+    assert bytes(one["state.tally"][0]).strip(b"\0")
+
+
+def test_whatever_is_noised_is_a_function_of_the_anchor(worlds: list[Any]) -> None:
+    for world in worlds:
+        (state,), (published,), (model,) = world["state"], world["published"], world["model"]
+        anchor, tally = np.array(state["anchor"]), bytes(state["tally"])
+        left = State(*empty(len(anchor), model["tau"]))
+        for array in (left.anchor, left.theta, left.block_theta):
+            array[:] = anchor
+        left.tally[:] = np.frombuffer(tally, left.tally.dtype)
+        assert not world["curvature"]
+        assert state["theta"] == state["anchor"]
+        assert bytes(state["checkpoint"]) == to_checkpoint(left)
+        d = len(anchor)
+        block = np.concatenate([np.zeros(2 * d), anchor, np.zeros(model["tau"])])
+        assert bytes(state["block"]) == block.astype("<f8").tobytes()
+        folded = Epoch.from_json(model["constants"]).encoding.fold(anchor)
+        assert published["weights"] == folded.weights.tolist()
+        assert published["intercept"] == folded.intercept
+        assert published["level_weights"] == folded.level_weights.tolist()
+
+
+def test_the_salt_of_an_attestation_goes_with_the_state_it_fixes(make_shop: Callable[..., Any]) -> None:
+    # Given a commitment to the state with a row in it, when the row is deleted, whichever way,
+    shop = make_shop(unlearner="passive", m=20)
+    for act in (
+        lambda: shop.delete(3),
+        lambda: shop.delete(4, 5),
+        lambda: (shop.execute("insert into customers values (9000, 1, 1, 'a', true)"), shop.work()),
+        lambda: shop.execute("select mempair.retrain('churn')") and None,
+        lambda: (shop.execute("truncate customers"), shop.work()),
+    ):
+        shop.execute("select mempair.attest_state('churn')")
+        assert shop.execute("select attest_salt is not null from mempair.state") == [(True,)]
+        version = shop.execute("select version from mempair.state")
+        act()
+        shop.work()
+        # then what could try rows against the commitment is gone.
+        if shop.execute("select version from mempair.state") != version:
+            assert shop.execute("select attest_salt from mempair.state") == [(None,)]
+
+
+def test_a_commitment_covers_every_column_of_the_state(make_shop: Callable[..., Any]) -> None:
+    shop = make_shop(unlearner="passive", m=20)
+    shop.delete(3)
+    shop.execute("select mempair.attest_state('churn')")
+    columns = {
+        c for c in STORED["state"] if c not in ("model_id", "version", "ledger_seq", "ledger_hash", "attest_salt")
+    }
+    with psycopg.connect(shop.dsn) as connection:
+        for column in sorted(columns):
+            with connection.transaction(force_rollback=True):
+                connection.execute(sql.SQL("alter table mempair.state drop constraint if exists state_check"))
+                statement = "update mempair.state set {0} = null"
+                if column in ("epoch", "clock", "rows_learned", "spent", "deletions", "largest"):
+                    statement = "update mempair.state set {0} = {0} + 1"
+                connection.execute(sql.SQL(statement).format(sql.Identifier(column)))
+                found = connection.execute("select mempair.state_is_attested(model_id) from mempair.state").fetchone()
+                assert found == (False,), column
