@@ -240,7 +240,7 @@ def capacity(
     """m* = (2/S)·√(γ·ρ_tot/(M + λd)): so many deletions, ρ_tot/m* each, cost a prediction γ in expectation.
 
     With S = 2G/(λ(T + t0)) that is (λ(T + t0)/G)·√(γρ_tot/(M + λd)), twice as many when passive; callers round down.
-    It replaces theory 3.6's figure (`regret_capacity`), which has λd where this has M + λd. The two agree for λd ≫ M;
+    Theory 3.6 derives it; `regret_capacity` has λd where this has M + λd. The two agree for λd ≫ M;
     for few features the other one promises far too much, because the data bend the loss more than the ridge does:
 
         synthetic, d = 4, λ = 0.001, 19,800 rows: log loss .482; after 16 deletions (`regret_capacity`) 2.201, after 2
@@ -256,7 +256,7 @@ def capacity(
 def regret_capacity(
     clock: int, d: int, G: float, lam: float, gamma: float, rho_tot: float, unlearner: Unlearner
 ) -> float:
-    """(N/G)·√(γλρ_tot/d), twice as many when passive: m* of theory 3.6. Nothing is enforced by it; see `capacity`.
+    """(N/G)·√(γλρ_tot/d), twice as many when passive (theory 3.6). Nothing is enforced by it; see `capacity`.
 
     So many deletions at clock N that spend ρ_tot/m each have a noise regret of at most γN.
 
