@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mempair_db.client import Client
-    from mempair_db.pair.model import CertifiedPair as MemoryPair
+    from mempair_db.pair.memory_pair import MemoryPair
     from mempair_db.worker.loop import Worker
 
 __version__ = "0.1.0"
 __all__ = ["Client", "MemoryPair", "Worker", "__version__"]
 
 _PLACES = {
-    "Client": "mempair_db.client:Client",
-    "MemoryPair": "mempair_db.pair.model:CertifiedPair",
-    "Worker": "mempair_db.worker.loop:Worker",
+    "Client": "mempair_db.client",
+    "MemoryPair": "mempair_db.pair.memory_pair",
+    "Worker": "mempair_db.worker.loop",
 }
 
 
@@ -25,5 +25,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib  # noqa: PLC0415
 
-    module, _, attribute = _PLACES[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module(_PLACES[name]), name)

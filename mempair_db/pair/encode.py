@@ -238,14 +238,18 @@ def _standard(x: Vector) -> tuple[float, float]:
     (512.0, 256.0)
     """
     x = np.sort(x[np.isfinite(x)])  # sorted: a sum of floats depends on their order
-    cut = min(len(x) // 1000 + 1, max(len(x) - 1, 0) // 2)  # at least one row: a single 1e300 must not decide
-    for part in (np.clip(x, x[cut], x[-1 - cut]), x) if len(x) else ():
-        mean = float(part.mean())
-        deviation = float(np.sqrt(np.mean((part - mean) ** 2))) if np.isfinite(mean) else np.inf
-        if 1e-12 * (1.0 + abs(mean)) < deviation < 1e150 and abs(mean) < 1e150:
+    n = len(x)
+    # At least one row is cut, so that a single 1e300 does not decide; more, if that does not help; none for a rare 1.
+    for share in (n // 1000 + 1, n // 20, n // 4, 0) if n else ():
+        cut = min(share, (n - 1) // 2)
+        part = np.clip(x, x[cut], x[-1 - cut])
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(part.mean())
+            deviation = float(np.sqrt(np.mean((part - mean) ** 2)))
+        if max(1e-12 * abs(mean), 1e-150) < deviation < 1e150:
             scale = 2.0 ** np.floor(np.log2(deviation) + 0.5)
             return float(np.floor(mean / scale * 8.0 + 0.5) * scale / 8.0) + 0.0, float(scale)
-    if len(x) and abs(x[0]) < 1e150:  # one value only, or nearly
+    if n and abs(x[0]) < 1e150:  # one value only, or nearly
         return float(np.floor(x[0] * 8.0 + 0.5) / 8.0) + 0.0, 1.0
     return 0.0, 1.0
 

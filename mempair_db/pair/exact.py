@@ -11,12 +11,13 @@ reference rows with the same two functions.
 
     x_q as in `encode`;   z_q = Σ_j w0_q[j]·x_q[j],   w0_q = w0·2^h
     logistic   (p, c) = TABLE[clamp(z_q >> h)]         u = p − (2^14 if y else 0)
-    squared    u = (z_q >> h) − y_q,  c = 1            huber: u cut at ±clip, c = 0 beyond
+    squared    u = (z_q >> h) − y_q,  c = 1
+    huber      r = (z_q >> h) − y_q,  c = min(2^8, max(1, 2^8·clip div |r|)),  u = c·r
     g += u·x_q      H += c·x_q x_qᵀ      n += 1        delete: the same with −
 
 Several classes are several pairs over the same x: g and H have a first axis, which is 1 otherwise.
-The products are below 2^32 and a block has at most 2^14 rows, so float64 holds every sum of a block exactly, and the
-matrix product may be any BLAS's; blocks are added up as int64.
+A coordinate is at most 2^12, and 2^13 in a curve, so a product is at most 2^34. A block has at most 2^14 rows, so
+float64 holds every sum of it exactly, and the matrix product may be any BLAS's; blocks are added up as int64.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ TABLE_HALF: Final = 16 * TABLE_STEP
 FINE: Final = 12  # w of a step towards the reference is a multiple of 2^−12
 STEPS: Final = 15
 BLOCK: Final = 2**14
+HUBER_UNIT: Final = 2**8
+LARGEST_CLIP: Final = 8.0  # deviations
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
-MOST_ROWS: Final = 2**30  # n·2^32 stays below 2^62
+MOST_ROWS: Final = 2**28  # n·2^34 stays below 2^62
 REFERENCE_ROWS: Final = 10_000
 
 
@@ -136,7 +139,11 @@ class Sums:
         return int(self.counts[2])
 
     def __add__(self, other: Sums) -> Sums:
-        """Return the sums of both parts."""
+        """Return the sums of both parts, as long as no number can overflow."""
+        if self.n + other.n > MOST_ROWS:
+            raise InvalidParameter(
+                f"{self.n + other.n} rows could overflow the sums.", remedy="Make several models, each of some rows."
+            )
         return Sums(self.counts + other.counts, self.g + other.g, self.H + other.H)
 
     def __sub__(self, other: Sums) -> Sums:
@@ -180,8 +187,6 @@ def sums(reference: Reference, x: Matrix, y: Vector, c: Texts = (), sign: Vector
         X, outside, unknown = reference.encoding.encode(x[block], c[block] if len(c) else ())
         s = np.ones(len(X)) if sign is None else sign[block]
         total += _add(reference, X, _targets(reference, y[block]), s, outside, unknown)
-    if abs(total.n) >= MOST_ROWS:
-        raise InvalidParameter(f"{total.n} rows could overflow the sums.", remedy="Split the table.")
     return total
 
 
@@ -222,12 +227,15 @@ def _terms(reference: Reference, z_q: Vector, y: npt.NDArray[Any]) -> tuple[Vect
     u = np.clip(z - y, -LARGEST, LARGEST)
     if reference.loss == "squared":
         return u, np.ones(len(u))
-    return np.clip(u, -reference.clip, reference.clip), (np.abs(u) <= reference.clip).astype(float)
+    c = np.clip(np.floor(HUBER_UNIT * reference.clip / np.maximum(np.abs(u), 1.0)), 1.0, HUBER_UNIT)
+    return c * u, c
 
 
 def units(loss: str) -> tuple[float, float]:
     """What g and H are counted in."""
-    return (P_UNIT * UNIT, C_UNIT * UNIT**2) if loss == "logistic" else (UNIT**2, UNIT**2)
+    if loss == "logistic":
+        return P_UNIT * UNIT, C_UNIT * UNIT**2
+    return (UNIT**2, UNIT**2) if loss == "squared" else (HUBER_UNIT * UNIT**2, HUBER_UNIT * UNIT**2)
 
 
 def solve(reference: Reference, total: Sums, ridge: float = RIDGE) -> Matrix:
@@ -258,8 +266,11 @@ def refer(
         w = 0; repeat: w = round(solve(sums(w, R)), 2^−12);  w0 = round(w, 2^−h)
         2^−h ≈ ¼·√12/rms‖x‖: rounding moves a score by about ¼
 
-    A regression by squared loss needs no reference weights: w0 = 0.
+    A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares with weights from
+    the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
     """
+    if clip > LARGEST_CLIP:
+        raise InvalidParameter(f"clip is {clip}.", remedy=f"Give at most {LARGEST_CLIP:g}, or use loss 'squared'.")
     encoding = fit(x, c, y, regression=loss != "logistic", curves=curves, declared=declared)
     zero = np.zeros((classes, encoding.d), np.int64)
     start = Reference(encoding, loss, zero, FINE, clip=int(np.floor(clip * UNIT + 0.5)) if loss == "huber" else 0)

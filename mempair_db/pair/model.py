@@ -29,6 +29,7 @@ from ..errors import BudgetExhausted, InvalidRow, ModelNotReady
 from . import bounds, events, noise, odometer
 from .calibration import Epoch, Parameters, calibrate
 from .encoding import Folded, Matrix, Texts
+from .memory_pair import MemoryPair
 from .odometer import Odometer
 from .state import PAPER, State, Vector, empty, from_bytes, to_bytes
 
@@ -42,7 +43,7 @@ class Applied(NamedTuple):
     spent: list[int]
 
 
-class CertifiedPair:
+class CertifiedPair(MemoryPair):
     """Online learner with certified deletions. Rows are (x, c): numbers, and text values where there are any."""
 
     def __init__(

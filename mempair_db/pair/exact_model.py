@@ -1,0 +1,387 @@
+"""`ExactPair`: learn by adding, unlearn by subtracting; after any history the state is the one of the rows left.
+
+It adds to the arithmetic of `exact` what a user needs: rows as they come, a first calibration, the reference rows, and
+refreshes. It keeps the reference rows (EXACT.md, The reference), and as long as there are at most 10,000 rows, all of
+them: then it refreshes itself. Later it asks `rows`, a function that returns all rows that are there as `learn_many`
+takes them; without it `refresh_needed` says why, the model goes on with its old constants, and `refresh` mends that.
+
+>>> import numpy as np
+>>> rng = np.random.default_rng(0)
+>>> x = rng.normal(size=(3000, 2)); y = x[:, 0] + 0.5 * rng.normal(size=3000) > 0
+>>> pair, never = ExactPair(), ExactPair()
+>>> pair.learn_many(x, y)
+>>> for row, label in zip(x[:100], y[:100]):
+...     pair.unlearn_one(row, label)
+>>> never.learn_many(x[100:], y[100:])
+>>> pair.predict_one([2.0, 0.0]) == never.predict_one([2.0, 0.0]), pair.predict_one([2.0, 0.0]) > 0.9
+(True, True)
+
+Rows may be dicts, with numbers and texts:
+
+>>> pair = ExactPair(calibration_rows=200)
+>>> for i in range(1000):
+...     pair.learn_one({"age": 20 + i % 50, "plan": "pro" if i % 3 else "basic"}, i % 3 == 0)
+>>> pair.predict_one({"age": 30, "plan": "basic"}) > 0.9
+True
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import InvalidRow, ModelNotReady
+from . import exact
+from .encode import Matrix, Texts, Vector
+from .exact import Reference, Sums
+from .exact_parameters import ExactParameters
+from .memory_pair import MemoryPair
+from .rows import Row, Shape, in_order, label, sample, value
+
+_WAIT: Final = 1_024  # single rows that wait to be added up together; nobody can tell, since addition commutes
+
+
+Rows = Callable[[], Sequence[Any]]
+"""Returns (x, y) or (x, y, c): all rows that are there."""
+
+
+class ExactPair(MemoryPair):
+    """Online learner whose deletions are exact. Rows are dicts, or numbers with texts beside them."""
+
+    def __init__(
+        self,
+        parameters: ExactParameters | None = None,
+        *,
+        categories: list[list[str] | None] | None = None,
+        rows: Rows | None = None,
+        **options: Any,
+    ) -> None:
+        """Take the parameters as an object or as keywords; `categories` has one entry per text feature."""
+        self.parameters = parameters if parameters is not None else ExactParameters.of(options)
+        self.categories = categories or []
+        self._rows = rows
+        self._target = label if self.parameters.loss == "logistic" else value
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self.n = 0
+        self.reference: Reference | None = None
+        self._needed: str | None = None
+        self._shape: Shape | None = None
+        self._total: Sums | None = None
+        self._weights: Matrix | None = None
+        self._kept: Counter[Row] = Counter()  # the reference rows
+        self._others: Counter[Row] | None = Counter()  # all other rows, as long as there are few
+        self._rows_then = self._size_then = 0  # rows, and reference rows, at the last refresh
+        self._touched = False  # a reference row was unlearned since the constants were checked
+        self._stale = False  # without the unlearned reference rows the constants are others
+        self._waiting: list[tuple[Row, int]] = []
+
+    # -- one row at a time ---------------------------------------------------------------------------------------
+
+    def learn_one(self, x: Any, y: Any, c: Sequence[str | None] = ()) -> None:
+        """Learn one row."""
+        shape = self._shape_for(x, c)
+        row = shape.row(x, c, self._target(y))
+        self._adopt(shape)
+        self.n += 1
+        if self._others is not None:
+            self._others[row] += 1
+        self._wait(row, 1)
+
+    def unlearn_one(self, x: Any, y: Any, c: Sequence[str | None] = ()) -> None:
+        """Forget one row that was learned: whatever is asked of the pair from now on does not know it."""
+        row = self._learned_shape().row(x, c, self._target(y))
+        self._take(row)
+        self.n -= 1
+        self._wait(row, -1)
+
+    def predict_one(self, x: Any, c: Sequence[str | None] = ()) -> float:
+        """Return the probability of yes (logistic) or the value (regression)."""
+        return float(self.predict_many([x], [c] if len(c) else ())[0])
+
+    # -- many rows -----------------------------------------------------------------------------------------------
+
+    def learn_many(self, x: Any, y: Any, c: Texts = ()) -> None:
+        """Learn rows; the same result as one by one, but for the moment at which the reference is chosen."""
+        self.flush()
+        if not len(x):
+            return
+        rows = self._checked(x, y, c)
+        self.n += len(rows[0])
+        if self._others is not None:
+            if self.n > exact.REFERENCE_ROWS:  # too many to keep, and the last time that all are at hand
+                self._refresh(*_joined(self._all(), rows))
+                return
+            self._others.update(self._learned_shape().rows(*rows))
+        self._add(*rows, 1.0)
+        self._settle()
+
+    def unlearn_many(self, x: Any, y: Any, c: Texts = ()) -> None:
+        """Forget rows that were learned: all of them, or none if one was not."""
+        self.flush()
+        if not len(x):
+            return
+        rows = self._checked(x, y, c)
+        packed = self._learned_shape().rows(*rows)
+        if self._others is not None and Counter(packed) - self._kept - self._others:
+            raise InvalidRow("one of these rows was never learned.", remedy="Nothing has been forgotten.")
+        for row in packed:
+            self._take(row)
+        self.n -= len(packed)
+        self._add(*rows, -1.0)
+        self._settle()
+
+    def predict_many(self, x: Any, c: Texts = ()) -> Vector:
+        """Predict rows in order, encoded as learned rows are."""
+        if not self.ready:
+            raise ModelNotReady(
+                f"{self.n} rows learned, {self.parameters.calibration_rows} needed to calibrate.",
+                remedy="Learn more rows, or allow a larger gamma.",
+            )
+        x, _, c = self._checked(x, [0] * len(x), c)
+        return exact.predict(self._calibrated(), self.weights, x, c)[:, 0]
+
+    # -- what is known -------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        """Whether enough rows are there to predict: d_eff/(2n) ≤ γ."""
+        self.flush()
+        if self.reference is None or self._total is None:
+            return False
+        return exact.gate(self.reference, self._total, self.parameters.gamma, self.parameters.ridge)
+
+    @property
+    def sums(self) -> Sums:
+        """All that is known of the rows, in integers."""
+        self.flush()
+        if self._total is None:
+            raise ModelNotReady(f"{self.n} rows of {self.parameters.calibration_rows} for its calibration.")
+        return self._total
+
+    @property
+    def weights(self) -> Matrix:
+        """The served model: a function of the sums."""
+        total = self.sums
+        if self._weights is None:
+            self._weights = exact.solve(self._calibrated(), total, self.parameters.ridge)
+        return self._weights
+
+    @property
+    def refresh_needed(self) -> str | None:
+        """Say why the reference should be chosen again, if it should and the pair cannot do it alone."""
+        self.flush()
+        return self._needed
+
+    def reference_rows(self) -> tuple[Matrix, Vector, Texts]:
+        """Return the reference rows that are still there."""
+        self.flush()
+        return self._learned_shape().arrays(in_order(self._kept))
+
+    def verify(self, x: Any, y: Any, c: Texts = ()) -> bool:
+        """Compute the state anew from all rows that are there, and compare every bit."""
+        self.flush()
+        if self.reference is None:
+            return len(x) == self.n
+        total = exact.sums(self.reference, *self._checked(x, y, c))
+        return total.to_bytes() == self.sums.to_bytes() and self._same_constants()
+
+    # -- refreshes -----------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Add up the single rows that wait. Everything that asks the pair something does this first."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            rows = self._learned_shape().arrays([row for row, _ in waiting])
+            self._add(*rows, np.array([float(sign) for _, sign in waiting]))
+            self._settle()
+
+    def refresh(self, x: Any, y: Any, c: Texts = ()) -> None:
+        """Choose the reference again; these are all rows that are there."""
+        self.flush()
+        if len(x) < self.parameters.calibration_rows:
+            raise InvalidRow(f"{len(x)} rows of {self.parameters.calibration_rows} for a calibration.")
+        self._refresh(*self._checked(x, y, c))
+
+    def _refresh(self, x: Matrix, y: Vector, c: Texts) -> None:
+        places = sample(x, y, c, exact.REFERENCE_ROWS)
+        chosen = (x[places], y[places], [c[i] for i in places.tolist()] if len(c) else ())
+        self.reference = self._refer(*chosen)
+        self._total, self._weights = exact.sums(self.reference, x, y, c), None
+        self._kept = Counter(self._learned_shape().rows(*chosen))
+        self._others = Counter() if len(places) == len(x) else None
+        self.n = self._rows_then = len(x)
+        self._size_then = len(places)
+        self._touched, self._stale, self._needed = False, False, None
+
+    def _settle(self) -> None:
+        """Calibrate, refresh, or say why a refresh is needed, where the rows that are there now ask for it."""
+        few = self._others is not None and self.n < self.parameters.calibration_rows
+        if self.n == 0:
+            self._forget_everything()
+        elif self.reference is None and not few:
+            self._refresh(*self._all())
+        elif self._touched and few:  # as if the rows that are gone had never come
+            self._others = self._kept + (self._others or Counter())
+            self._kept, self.reference, self._total, self._touched = Counter(), None, None, False
+        elif self.reference is not None:
+            self._stale = self._stale or (self._touched and not self._same_constants())
+            self._touched = False
+            self._needed = self._why()
+            if self._needed is not None:
+                self._try_to_refresh()
+
+    def _why(self) -> str | None:
+        if self._stale:
+            return "an unlearned row is still in the constants"
+        if self._others is not None and self.n > exact.REFERENCE_ROWS:
+            return "there are too many rows to keep them all"
+        left = self._kept.total()
+        return exact.outgrown(
+            self._calibrated(), self.sums, self.weights, rows_then=self._rows_then, left=left, rows=self._size_then
+        )
+
+    def _try_to_refresh(self) -> None:
+        if self._others is not None:
+            self._refresh(*self._all())
+        elif self._rows is not None:
+            rows = self._checked(*self._rows())
+            if len(rows[0]) != self.n:
+                self._needed = f"{self._needed}, but rows() has {len(rows[0])} rows where there are {self.n}"
+                return
+            self._refresh(*rows)
+
+    def _same_constants(self) -> bool:
+        if not self._kept:
+            return False
+        now = self._refer(*self._learned_shape().arrays(list(self._kept.elements())))
+        return now.to_bytes() == self._calibrated().to_bytes()
+
+    def _refer(self, x: Matrix, y: Vector, c: Texts) -> Reference:
+        p = self.parameters
+        return exact.refer(x, y, c, loss=p.loss, curves=p.curves, clip=p.clip, declared=self.categories)
+
+    # -- saving and loading ----------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return everything, as plain values and bytes: `from_state` gives back the same bits."""
+        self.flush()
+        return {
+            "parameters": asdict(self.parameters),
+            "categories": self.categories,
+            "shape": self._shape.to_json() if self._shape else None,
+            "reference": self.reference.to_json() if self.reference else None,
+            "sums": self._total.to_bytes() if self._total else None,
+            "reference_rows": in_order(self._kept),
+            "other_rows": in_order(self._others) if self._others is not None else None,
+            "rows_then": [self._rows_then, self._size_then],
+            "stale": self._stale,
+            "refresh_needed": self._needed,
+        }
+
+    @classmethod
+    def from_state(cls, saved: Mapping[str, Any], rows: Rows | None = None) -> ExactPair:
+        """Rebuild what `state` returned; the function `rows` is not part of it."""
+        pair = cls(ExactParameters(**saved["parameters"]), categories=saved["categories"], rows=rows)
+        if saved["shape"] is not None:
+            pair._shape = Shape(**saved["shape"])
+        pair._kept = Counter(map(_row, saved["reference_rows"]))
+        pair._others = Counter(map(_row, saved["other_rows"])) if saved["other_rows"] is not None else None
+        pair._rows_then, pair._size_then = saved["rows_then"]
+        pair._stale, pair._needed = saved["stale"], saved["refresh_needed"]
+        pair.n = pair._others.total() if pair._others is not None else 0
+        if saved["reference"] is not None:
+            pair.reference = Reference.from_json(saved["reference"])
+            pair._total = Sums.from_bytes(saved["sums"], pair.reference.classes, pair.reference.d)
+            pair.n = pair._total.n
+        return pair
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Hand nothing on that still waits, least of all a row to be forgotten."""
+        self.flush()
+        return self.__dict__
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, row: Row, sign: int) -> None:
+        if self.reference is None:
+            self._settle()
+            return
+        self._waiting.append((row, sign))
+        if len(self._waiting) >= _WAIT:
+            self.flush()
+
+    def _add(self, x: Matrix, y: Vector, c: Texts, sign: Any) -> None:
+        if self.reference is not None and self._total is not None:
+            part = exact.sums(self.reference, x, y, c, np.broadcast_to(np.asarray(sign, float), len(x)))
+            self._total, self._weights = self._total + part, None
+
+    def _take(self, row: Row) -> None:
+        """Take a row out of those that are kept: out of the reference rows only if no other is equal to it."""
+        if self._others is not None and self._others[row] > 0:
+            _less(self._others, row)
+        elif self._kept[row] > 0:
+            _less(self._kept, row)
+            self._touched = True
+        elif self._others is not None:
+            raise InvalidRow("this row was never learned.", remedy="Nothing has to be forgotten.")
+
+    def _all(self) -> tuple[Matrix, Vector, Texts]:
+        """Return all rows, as long as they are kept."""
+        return self._learned_shape().arrays(list((self._kept + (self._others or Counter())).elements()))
+
+    def _checked(self, x: Any, y: Any, c: Texts = ()) -> tuple[Matrix, Vector, Texts]:
+        """Return rows as arrays, or say what is wrong with the first bad one."""
+        if not len(x) == len(y) or len(c) not in (0, len(x)):
+            raise InvalidRow(f"{len(x)} rows, {len(y)} targets and {len(c)} texts do not match.")
+        shape = self._shape
+        if self.reference is None:
+            for one, texts in zip(x, c if len(c) else [()] * len(x), strict=True):
+                shape = self._shape_for(one, texts, shape)
+        if shape is None:
+            raise InvalidRow("nothing has been learned, so there is nothing to unlearn.")
+        rows = shape.checked(x, y, c, self._target)
+        self._adopt(shape)
+        return rows
+
+    def _shape_for(self, x: Any, c: Sequence[str | None], shape: Shape | None = None) -> Shape:
+        """Return the shape of the rows; until the first calibration it may widen."""
+        shape = shape or self._shape
+        if shape is None:
+            return Shape.of(x, c, allow_missing=self.parameters.on_null == "impute")
+        return shape if self.reference is not None else shape.widened(x)
+
+    def _adopt(self, shape: Shape) -> None:
+        if self._shape is not shape:
+            if self._shape is not None and self._others is not None:
+                self._others = Counter(self._shape.moved(list(self._others.elements()), shape))
+            self._shape = shape
+
+    def _learned_shape(self) -> Shape:
+        if self._shape is None:
+            raise InvalidRow("nothing has been learned, so there is nothing to unlearn.")
+        return self._shape
+
+    def _calibrated(self) -> Reference:
+        if self.reference is None:
+            raise ModelNotReady(f"{self.n} rows of {self.parameters.calibration_rows} for its calibration.")
+        return self.reference
+
+
+def _less(rows: Counter[Row], row: Row) -> None:
+    rows[row] -= 1
+    if rows[row] == 0:
+        del rows[row]  # a count of zero would still hold the row
+
+
+def _row(saved: Sequence[Any]) -> Row:
+    return saved[0], tuple(saved[1]), saved[2]
+
+
+def _joined(one: tuple[Matrix, Vector, Texts], other: tuple[Matrix, Vector, Texts]) -> tuple[Matrix, Vector, Texts]:
+    return np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]]), [*one[2], *other[2]]

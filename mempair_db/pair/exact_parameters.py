@@ -1,0 +1,55 @@
+"""What the user of an exact pair chooses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..errors import InvalidParameter
+from .exact import LARGEST_CLIP, RIDGE
+
+CERTIFIED: Final = ("epsilon", "delta", "lam", "m", "tau", "kappa", "mode", "pairs", "schedule")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactParameters:
+    """What the user chooses; the same names and defaults as ``mempair.create_model``."""
+
+    loss: str = "logistic"
+    ridge: float = RIDGE
+    gamma: float = 0.1
+    curves: int = 0
+    clip: float = 1.0
+    calibration_rows: int = 500
+    on_null: str = "impute"
+    unlearner: str = "exact"
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        for name in ("ridge", "gamma", "clip"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InvalidParameter(f"{name} is {getattr(self, name)}.", remedy="Give a positive number.")
+        if self.clip > LARGEST_CLIP:
+            raise InvalidParameter(f"clip is {self.clip}.", remedy=f"Give at most {LARGEST_CLIP:g}.")
+        for name, least in (("calibration_rows", 1), ("curves", 0)):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
+                remedy = f"Give a whole number of at least {least}."
+                raise InvalidParameter(f"{name} is {getattr(self, name)}.", remedy=remedy)
+        choices = {"loss": ("logistic", "squared", "huber"), "on_null": ("skip", "impute"), "unlearner": ("exact",)}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                remedy = f"Choose one of {', '.join(allowed)}."
+                raise InvalidParameter(f"{name} is {getattr(self, name)!r}.", remedy=remedy)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> ExactParameters:
+        """Take keywords; those of the certified unlearners are refused."""
+        for name in CERTIFIED:
+            if name in options:
+                raise InvalidParameter(
+                    f"{name} belongs to the certified unlearners: an exact pair adds no noise and has no budget.",
+                    remedy="Leave it out, or choose unlearner='symmetric' or 'passive'.",
+                )
+        return cls(**options)

@@ -1,0 +1,256 @@
+"""Rows as users have them → rows as the exact pair keeps them: (numbers as bytes, texts, target).
+
+A row is a dict as river has them (numbers and texts by name; a missing key and None are the same), or numbers in order
+with the texts beside them. Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the same, a
+label is 0 or 1 however it was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
+from numbers import Real
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidRow
+from .encode import Matrix, Texts, Vector
+
+Row = tuple[bytes, tuple[str | None, ...], float]
+Hashes = npt.NDArray[np.uint64]
+
+_LABELS: Final = {1: 1.0, 0: 0.0, -1: 0.0}
+_NUMBERS: Final = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
+
+_TEXTS: Final = frozenset({str, type(None)})
+
+
+class Shape:
+    """Which numbers and texts a row has: how many, or by which names where rows are dicts."""
+
+    def __init__(self, numbers: int | list[str], texts: int | list[str], *, allow_missing: bool = True) -> None:
+        """Take how many there are, or their names in order."""
+        self.numbers = numbers if isinstance(numbers, int) else len(numbers)
+        self.texts = texts if isinstance(texts, int) else len(texts)
+        self.names = (numbers, texts) if isinstance(numbers, list) and isinstance(texts, list) else None
+        self.allow_missing = allow_missing
+        self._all = frozenset((*self.names[0], *self.names[1])) if self.names else frozenset()
+
+    @classmethod
+    def of(cls, x: Any, c: Sequence[Any], *, allow_missing: bool) -> Shape:
+        """Return the shape of a first row."""
+        if not isinstance(x, Mapping):
+            return cls(len(x), len(c), allow_missing=allow_missing)
+        there = {name: value for name, value in x.items() if value is not None}
+        texts = sorted(name for name, value in there.items() if isinstance(value, str))
+        return cls(sorted(there.keys() - set(texts)), texts, allow_missing=allow_missing)
+
+    def widened(self, x: Any) -> Shape:
+        """Return a shape that also has what is new in this row."""
+        if self.names is None or not isinstance(x, Mapping) or x.keys() <= self._all:
+            return self
+        new = {name: value for name, value in x.items() if name not in self._all}
+        numbers, texts = Shape.of(new, (), allow_missing=True).names or ([], [])
+        if not numbers and not texts:
+            return self
+        return Shape(sorted(self.names[0] + numbers), sorted(self.names[1] + texts), allow_missing=self.allow_missing)
+
+    def row(self, x: Any, c: Sequence[Any], y: float) -> Row:
+        """Bring one row into the form that is kept, or say what is wrong with it."""
+        if isinstance(x, Mapping):
+            numbers, c = self._of_dict(x)
+        else:
+            numbers = x.tolist() if isinstance(x, np.ndarray) else list(x)
+        if len(numbers) != self.numbers or len(c) != self.texts:
+            raise InvalidRow(
+                f"it has {len(numbers)} numbers and {len(c)} texts.", remedy=f"Give {self.numbers} and {self.texts}."
+            )
+        for text in c:
+            if type(text) is not str and (text is not None or not self.allow_missing):
+                raise _unusable(text, "text")
+        if not _NUMBERS.issuperset(map(type, numbers)):
+            numbers = [_number(value) for value in numbers]
+        return self._pack(numbers), tuple(c), y
+
+    def rows(self, x: Any, y: Vector, c: Texts = ()) -> list[Row]:
+        """Bring rows into the form that is kept."""
+        texts: Texts = c if len(c) else [()] * len(x)
+        return [self.row(one, some, target) for one, some, target in zip(x, texts, y.tolist(), strict=True)]
+
+    def checked(self, x: Any, y: Any, c: Texts, target: Callable[[Any], float]) -> tuple[Matrix, Vector, Texts]:
+        """Return rows as numbers, targets and texts, or say what is wrong with the first bad one."""
+        targets = _targets(y, target)
+        table = self._table(x, c)
+        return self.arrays(self.rows(x, targets, c)) if table is None else (table, targets, c if self.texts else ())
+
+    def _table(self, x: Any, c: Texts) -> Matrix | None:
+        """Return the numbers if the rows are a matrix without any fault, which needs no look at each of them."""
+        if isinstance(x[0], Mapping):
+            return None
+        try:
+            numbers = np.asarray(x, float)
+        except (TypeError, ValueError):
+            return None
+        kinds = set(map(type, chain.from_iterable(c)))
+        good = numbers.shape == (len(x), self.numbers) and set(map(len, c)) <= {self.texts} and kinds <= _TEXTS
+        missing = not self.allow_missing and (type(None) in kinds or np.isnan(numbers).any())
+        return numbers if good and not missing and (len(c) or not self.texts) else None
+
+    def arrays(self, rows: Sequence[Row]) -> tuple[Matrix, Vector, Texts]:
+        """Return rows that were kept as numbers, targets and texts."""
+        x = np.frombuffer(b"".join([row[0] for row in rows])).reshape(len(rows), self.numbers)
+        return x, np.array([row[2] for row in rows]), [row[1] for row in rows] if self.texts else ()
+
+    def moved(self, rows: Sequence[Row], wider: Shape) -> list[Row]:
+        """Return rows of this shape in a wider one: what they do not have is missing."""
+        if self.names is None or wider is self:
+            return list(rows)
+        return [
+            wider.row(
+                dict(zip(self.names[0], np.frombuffer(numbers).tolist(), strict=True))
+                | dict(zip(self.names[1], texts, strict=True)),
+                (),
+                y,
+            )
+            for numbers, texts, y in rows
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the arguments that make this shape."""
+        numbers, texts = self.names or (self.numbers, self.texts)
+        return {"numbers": numbers, "texts": texts, "allow_missing": self.allow_missing}
+
+    def _of_dict(self, x: Mapping[str, Any]) -> tuple[list[Any], Sequence[Any]]:
+        if self.names is None:
+            raise InvalidRow("it is a dict, and the rows before were not.", remedy="Give its numbers in their order.")
+        if not x.keys() <= self._all:
+            new = sorted(name for name in x.keys() - self._all if x[name] is not None)
+            if new:
+                raise InvalidRow(
+                    f"the feature {new[0]!r} was in none of the rows that calibrated the model.",
+                    remedy="Leave it out, or begin anew with rows that have it.",
+                )
+        get = x.get
+        return [get(name, math.nan) for name in self.names[0]], [get(name) for name in self.names[1]]
+
+    def _pack(self, numbers: list[Any]) -> bytes:
+        try:
+            some_missing = math.isnan(sum(numbers))
+            packed = np.array(numbers, float)
+        except OverflowError as error:
+            raise InvalidRow("a whole number is larger than any float.") from error
+        packed += 0.0  # −0.0 becomes 0.0
+        if some_missing:  # or an infinite number and its negative
+            missing = np.isnan(packed)
+            if missing.any() and not self.allow_missing:
+                raise _unusable(None, "number")
+            packed[missing] = np.nan
+        return packed.tobytes()
+
+
+def in_order(rows: Counter[Row]) -> list[Row]:
+    """Return the rows in an order that depends on them alone."""
+    return sorted(
+        rows.elements(), key=lambda row: (row[0], [(text is not None, text or "") for text in row[1]], row[2])
+    )
+
+
+def label(y: Any) -> float:
+    """Return 1.0 for yes and 0.0 for no.
+
+    >>> [label(y) for y in (True, -1, 0, np.float64(1.0))]
+    [1.0, 0.0, 0.0, 1.0]
+    """
+    try:
+        return _LABELS[y]
+    except (KeyError, TypeError):
+        raise InvalidRow(f"the label {y!r} is neither yes nor no.", remedy="Give 0 or 1, a boolean, or ±1.") from None
+
+
+def value(y: Any) -> float:
+    """Return the target of a regression."""
+    number = _number(y)
+    if not math.isfinite(number):
+        raise InvalidRow(f"the target is {y!r}.", remedy="Give a finite number.")
+    return number + 0.0
+
+
+def _targets(y: Any, target: Callable[[Any], float]) -> Vector:
+    """Return all targets; a plain array of labels at once."""
+    if target is label and isinstance(y, np.ndarray) and y.dtype.kind in "biuf" and y.ndim == 1:
+        yes: npt.NDArray[np.bool_] = y == 1
+        if (yes | (y == 0) | (y == -1)).all():
+            return yes.astype(float)
+    return np.fromiter(map(target, y), float, len(y))
+
+
+def _number(given: Any) -> float:
+    if given is None:
+        return math.nan
+    if isinstance(given, str) or not isinstance(given, (Real, Decimal, np.generic)):
+        raise _unusable(given, "number")
+    try:
+        return float(given)
+    except OverflowError as error:
+        raise InvalidRow("a whole number is larger than any float.") from error
+
+
+def _unusable(given: Any, kind: str) -> InvalidRow:
+    if given is None:
+        return InvalidRow(f"a {kind} is missing.", remedy="Leave the row out, or set on_null='impute'.")
+    return InvalidRow(f"{given!r} is not a {kind}.", remedy="Give what the rows before had, or None if it is missing.")
+
+
+# ---- Which rows are reference rows. ----
+
+
+def sample(x: Matrix, y: Vector, c: Texts, most: int) -> npt.NDArray[np.intp]:
+    """Return the places of the reference rows: all, or a share of 2^−k that has about `most` of them at the most.
+
+    A row without a key is known by its values and by how many equal ones there are, so hash(values, which of the equal
+    ones) decides: the order of the rows changes nothing, and another row's coming or going changes no other's lot.
+
+    >>> x = np.arange(64.0)[:, None]; y = np.zeros(64)
+    >>> sorted(sample(x, y, (), 16)) == sorted(63 - sample(x[::-1], y, (), 16))
+    True
+    """
+    if len(x) <= most:
+        return np.arange(len(x))
+    halvings = math.ceil(math.log2(len(x) / most))
+    h = _hashes(x, y, c)
+    order = np.argsort(h, kind="stable")
+    ranked = h[order]
+    first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+    which = np.arange(len(h)) - np.repeat(first, np.diff(np.append(first, len(h))))
+    lot = _mix(ranked, which.astype(np.uint64))
+    return np.sort(order[lot >> np.uint64(64 - halvings) == 0])
+
+
+def _hashes(x: Matrix, y: Vector, c: Texts) -> Hashes:
+    h = np.zeros(len(x), np.uint64)
+    for column in (*x.T, y):
+        h = _mix(h, np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64))
+    for k in range(len(c[0]) if len(c) else 0):
+        texts = {text: _text_hash(text) for text in {row[k] for row in c}}
+        h = _mix(h, np.fromiter((texts[row[k]] for row in c), np.uint64, len(x)))
+    return h
+
+
+def _mix(h: Hashes, more: Hashes) -> Hashes:
+    """One round of splitmix64."""
+    h = (h ^ more) + np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
+
+
+def _text_hash(text: str | None) -> int:
+    if text is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

@@ -1,0 +1,228 @@
+"""What can happen to an exact pair, and the state that the rows which are left ought to have.
+
+The state is computed here once more, from the definition and in Python's own integers: no numpy, no floating-point sum,
+nothing taken over from the code under test but the frozen constants.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from mempair_db.pair import exact, exact_model
+from mempair_db.pair.encode import Encoding
+from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair.exact_model import ExactPair
+
+Row = tuple[tuple[float, ...], float, tuple[str | None, ...]]  # numbers, target, texts
+
+CALIBRATION = 12
+REFERENCE = 30
+"""So few that a short history has rows inside and outside the reference."""
+
+
+# ---- The definition, in Python's integers. ----
+
+
+def coordinates(encoding: Encoding, row: Row) -> tuple[list[int], bool, bool]:
+    """Return x_q, whether a number is beyond the clamp, whether something in the row is unknown."""
+    found, outside, unknown = [1024], False, False
+    for value, number in zip(row[0], encoding.numbers, strict=True):
+        missing = math.isnan(value)
+        scaled = 0.0 if missing else min(max((value - number.centre) / number.scale, -4.0), 4.0)
+        x = math.floor(scaled * 1024 + 0.5)
+        outside |= abs(x) == 4096
+        unknown |= missing and not number.missing
+        found += [x, *(max(x - knot, 0) for knot in number.knots)]
+        found += [1024 * missing] if number.missing else []
+    for level, text in zip(row[2], encoding.texts, strict=True):
+        names: list[str | None] = [*text.levels, "\x00 any other", *([None] if text.null else [])]
+        place = names.index(level) if level in names else len(text.levels)
+        unknown |= place == len(text.levels)
+        found += [1024 * (i == place) for i in range(len(names))]
+    return found, outside, unknown
+
+
+def slopes(reference: Reference, z: int, y: float) -> tuple[int, int, int]:
+    """Return u, c and y_q²."""
+    if reference.loss == "logistic":
+        p = 1.0 / (1.0 + math.exp(-min(max(z, -16384), 16384) / 1024))
+        return math.floor(p * 2**14 + 0.5) - 2**14 * (y > 0), max(1, math.floor(p * (1 - p) * 2**10 + 0.5)), 0
+    target = reference.encoding.target
+    y_q = math.floor(min(max((y - target.centre) / target.scale, -64.0), 64.0) * 1024 + 0.5)
+    u = min(max(z - y_q, -(2**17)), 2**17)
+    if reference.loss == "squared":
+        return u, 1, y_q * y_q
+    c = min(256, max(1, 256 * reference.clip // max(abs(u), 1)))
+    return c * u, c, y_q * y_q
+
+
+def by_definition(reference: Reference, rows: Sequence[Row]) -> bytes:
+    """Return the packed sums of these rows."""
+    d = reference.d
+    counts, g = [0] * 4, [0] * d
+    H = {(i, j): 0 for i in range(d) for j in range(i, d)}
+    w0 = reference.w0[0].tolist()
+    for row in rows:
+        x, outside, unknown = coordinates(reference.encoding, row)
+        z = sum(a * b for a, b in zip(w0, x, strict=True)) >> reference.h
+        u, c, square = slopes(reference, z, row[1])
+        counts = [a + b for a, b in zip(counts, (1, outside, unknown, square), strict=True)]
+        g = [a + u * b for a, b in zip(g, x, strict=True)]
+        for i, j in H:
+            H[i, j] += c * x[i] * x[j]
+    return b"".join(value.to_bytes(8, "little", signed=True) for value in (*counts, *g, *H.values()))
+
+
+# ---- Histories. ----
+
+
+def table(kind: str, n: int, seed: int) -> list[Row]:
+    """Invent rows: well behaved, or with everything in them that real tables have."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)) * (1.0, 100.0) + (0.0, 1000.0)
+    texts: list[tuple[str | None, ...]] = [()] * n
+    if kind != "numbers":
+        texts = [((None, "basic", "pro", "gold", "a level that is rare")[i],) for i in rng.integers(0, 5, n)]
+    if kind == "hostile":
+        odd = np.array([np.nan, np.inf, -np.inf, 1e300, -1e300, -0.0, 5e-324])
+        x = np.where(rng.random(x.shape) < 0.2, rng.choice(odd, x.shape), x)
+        x[n // 2 :] = x[: n - n // 2]  # and rows that are there twice
+        texts[n // 2 :] = texts[: n - n // 2]
+    y = rng.random(n) < 1.0 / (1.0 + np.exp(-np.nan_to_num(x[:, 0], posinf=0, neginf=0).clip(-3, 3)))
+    return [(tuple(a), float(b), c) for a, b, c in zip(x.tolist(), y.tolist(), texts, strict=True)]
+
+
+def columns(rows: Sequence[Row]) -> tuple[Any, Any, Any]:
+    """Return numbers, targets and texts."""
+    x = np.array([row[0] for row in rows]).reshape(len(rows), 2)
+    return x, np.array([row[1] for row in rows]), [row[2] for row in rows]
+
+
+class Player:
+    """Does to a pair what it is told, and remembers which rows are there."""
+
+    def __init__(self, seed: int, *, has_rows: bool = True, **options: Any) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.there: list[Row] = []
+        rows = self.columns if has_rows else None
+        self.pair = ExactPair(calibration_rows=CALIBRATION, gamma=100.0, rows=rows, **options)
+
+    def columns(self) -> tuple[Any, Any, Any]:
+        return columns(self.there)
+
+    def some(self, most: int) -> list[Row]:
+        """Take away some of the rows that are there."""
+        self.rng.shuffle(self.there)
+        taken, self.there = self.there[:most], self.there[most:]
+        return taken
+
+    def insert(self, rows: list[Row]) -> None:
+        self.there += rows
+        for x, y, c in rows:
+            self.pair.learn_one(x, y, c)
+
+    def insert_together(self, rows: list[Row]) -> None:
+        self.there += rows
+        if rows:
+            self.pair.learn_many(*columns(rows))
+
+    def delete(self, rows: list[Row]) -> None:
+        for x, y, c in self.some(max(1, len(rows) // 2)):
+            self.pair.unlearn_one(x, y, c)
+
+    def delete_together(self, rows: list[Row]) -> None:
+        gone = self.some(max(1, len(rows) // 2))
+        if gone:
+            self.pair.unlearn_many(*columns(gone))
+
+    def update(self, rows: list[Row]) -> None:
+        old = self.some(len(rows))
+        for (x, y, c), new in zip(old, rows, strict=False):
+            self.pair.unlearn_one(x, y, c)
+            self.pair.learn_one(*new)
+            self.there.append(new)
+        self.there += old[len(rows) :]
+
+    def ask(self, rows: list[Row]) -> None:
+        if self.pair.ready and rows:
+            assert np.isfinite(self.pair.predict_many(*columns(rows)[::2])).all()
+
+    def store(self, rows: list[Row]) -> None:
+        self.pair = ExactPair.from_state(self.pair.state(), rows=self.pair._rows)
+
+    def refresh(self, rows: list[Row]) -> None:
+        if len(self.there) >= CALIBRATION:
+            self.pair.refresh(*self.columns())
+
+    def play(self, script: Sequence[tuple[str, int]], rows: list[Row]) -> Player:
+        rows = list(rows)
+        for action, size in script:
+            taken, rows = rows[:size], rows[size:]
+            getattr(self, action)(taken)
+        return self
+
+
+ACTIONS = ("insert", "insert_together", "delete", "delete_together", "update", "ask", "store", "refresh")
+scripts = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(1, 25)), min_size=1, max_size=12)
+kinds = st.sampled_from(("numbers", "texts", "hostile"))
+
+
+@pytest.fixture
+def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "REFERENCE_ROWS", REFERENCE)
+    monkeypatch.setattr(exact_model, "_WAIT", 7)
+
+
+# ---- The promise. ----
+
+
+def values(rows: Sequence[Row]) -> Counter[Any]:
+    """Count rows by value, where NaN equals NaN."""
+    return Counter((tuple(None if math.isnan(v) else v for v in x), y, tuple(c)) for x, y, c in rows)
+
+
+def reference_rows(pair: ExactPair) -> list[Row]:
+    x, y, c = pair.reference_rows()
+    return [(tuple(a), b, tuple(t)) for a, b, t in zip(x.tolist(), y.tolist(), c or [()] * len(x), strict=True)]
+
+
+def assert_nothing_but(pair: ExactPair, there: Sequence[Row]) -> None:
+    """The state is F(S, R), bit for bit, and R is made of rows that are there."""
+    assert pair.n == len(there)
+    if pair.reference is None:
+        assert pair.state()["reference_rows"] == []
+        others = pair.state()["other_rows"]
+        assert len(others) == len(there) < CALIBRATION
+        return
+    chosen = reference_rows(pair)
+    assert not values(chosen) - values(there), "a row that is gone is still a reference row"
+    assert pair.sums.to_bytes() == by_definition(pair.reference, there)
+    if pair.refresh_needed is None:
+        assert refer(pair, chosen).to_bytes() == pair.reference.to_bytes(), "the constants are not those of the rows"
+
+
+def refer(pair: ExactPair, rows: Sequence[Row]) -> Reference:
+    x, y, c = columns(rows)
+    p = pair.parameters
+    return exact.refer(x, y, c if c and c[0] else (), loss=p.loss, curves=p.curves, clip=p.clip)
+
+
+def parts(reference: Reference, rows: Sequence[Row], cuts: Sequence[int], sign: float = 1.0) -> list[Sums]:
+    """Return the sums of the parts between these cuts."""
+    places = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    found = []
+    for begin, end in itertools.pairwise(places):
+        x, y, c = columns(rows[begin:end])
+        found.append(exact.sums(reference, x, y, c, np.full(end - begin, sign)))
+    return found
+
+
+Mutation = Callable[[pytest.MonkeyPatch], None]

@@ -1,0 +1,201 @@
+"""The exact pair's arithmetic: the table, the bits on other processors, the guard, the step, the gate, the refresh."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy._core._multiarray_umath import __cpu_dispatch__  # type: ignore[import-not-found]
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from mempair_db.errors import InvalidParameter
+from mempair_db.pair import exact
+from mempair_db.pair.encode import UNIT, Encoding, Matrix, Number, Vector
+from mempair_db.pair.exact import Reference, Sums
+
+
+def rows(n: int = 3000, d: int = 4, seed: int = 0) -> tuple[Matrix, Vector]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * 3.0 + 7.0
+    return x, (x @ np.arange(1.0, d + 1) - 7.0 * d * (d + 1) / 2 + 5.0 * rng.normal(size=n) > 0).astype(float)
+
+
+# ---- The same integers everywhere. ----
+
+
+def test_the_table_is_a_constant_of_the_project() -> None:
+    packed = np.stack([exact.TABLE_P, exact.TABLE_C]).astype("<i8").tobytes()
+    assert hashlib.sha256(packed).hexdigest() == "52c4d22db98fafbfa4701c944448186b7619cc3950bd484892f6b0b2d27220ed"
+
+
+def test_no_entry_of_the_table_depends_on_how_exp_is_rounded() -> None:
+    z = np.arange(-exact.TABLE_HALF, exact.TABLE_HALF + 1) / exact.TABLE_STEP
+    p = 1.0 / (1.0 + np.exp(-z))
+    for scaled in (p * exact.P_UNIT, p * (1.0 - p) * exact.C_UNIT):
+        assert np.abs(scaled % 1.0 - 0.5).min() > 1e-6
+
+
+DIGEST = """
+import hashlib, numpy as np
+from mempair_db.pair import exact
+digest = hashlib.sha256()
+for d, loss in ((3, "logistic"), (40, "logistic"), (90, "logistic"), (17, "squared"), (17, "huber")):
+    rng = np.random.default_rng(d)
+    x = rng.normal(size=(800, d)) * 100.0 + rng.normal(size=d) * 1000.0
+    y = rng.normal(size=800) if loss != "logistic" else (x[:, 0] > rng.normal(size=800)).astype(float)
+    c = [(str(i % 7),) for i in range(800)]
+    reference = exact.refer(x, y, c, loss=loss, curves=d % 2)
+    digest.update(reference.to_bytes() + exact.sums(reference, x, y, c).to_bytes())
+print(digest.hexdigest())
+"""
+
+
+def digest_with(**variables: str) -> str:
+    environment = os.environ | variables | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_other_kernels_and_thread_counts_give_the_same_bytes() -> None:
+    usual = digest_with()
+    for kernel in ("Prescott", "Haswell"):
+        assert digest_with(OPENBLAS_CORETYPE=kernel) == usual
+    for threads in ("1", "2"):
+        assert digest_with(OPENBLAS_NUM_THREADS=threads) == usual
+    assert digest_with(NPY_DISABLE_CPU_FEATURES=" ".join(__cpu_dispatch__), PYTHONWARNINGS="ignore") == usual
+
+
+def test_sums_survive_packing() -> None:
+    x, y = rows()
+    reference = exact.refer(x, y)
+    part = exact.sums(reference, x, y)
+    again = Sums.from_bytes(part.to_bytes(), reference.classes, reference.d)
+    assert again.to_bytes() == part.to_bytes()
+    assert np.array_equal(again.H, again.H.transpose(0, 2, 1))
+    assert Reference.from_json(reference.to_json()).to_bytes() == reference.to_bytes()
+    with pytest.raises(ValueError, match="have 24 numbers, not 23"):
+        Sums.from_bytes(part.to_bytes()[8:], reference.classes, reference.d)
+
+
+# ---- Overflow. ----
+
+
+def test_a_block_of_the_largest_terms_is_exact() -> None:
+    # Given curves, whose coordinates are the largest, and rows as far out as can be, all with c = 256
+    encoding = Encoding((Number(0.0, 1.0, (-4 * UNIT,)),))
+    reference = Reference(encoding, "logistic", np.zeros((1, 3), np.int64), 0)
+    x = np.full((exact.BLOCK + 3, 1), 1e9)
+    part = exact.sums(reference, x, np.ones(len(x)))
+    # Then no bit is lost
+    assert part.H[0, 2, 2] == len(x) * 256 * 8192 * 8192
+    assert exact.MOST_ROWS * 256 * 8192 * 8192 <= 2**62
+
+
+def test_more_rows_than_the_sums_can_hold_are_refused() -> None:
+    x, y = rows()
+    reference = exact.refer(x, y)
+    part = exact.sums(reference, x, y)
+    full = replace(part, counts=np.array([exact.MOST_ROWS, 0, 0, 0]))
+    with pytest.raises(InvalidParameter, match=r"268438456 rows could overflow.*several models"):
+        full + part
+    assert (full - part + part).n == exact.MOST_ROWS
+
+
+# ---- The model. ----
+
+
+def test_one_step_is_as_good_as_a_converged_logistic_regression() -> None:
+    x, y = rows(20_000)
+    reference = exact.refer(x[:5000], y[:5000])
+    w = exact.solve(reference, exact.sums(reference, x, y))
+    X = reference.encoding.encode(x)[0] / UNIT
+    best = LogisticRegression(C=1 / exact.RIDGE, fit_intercept=False, tol=1e-8, max_iter=1000).fit(X, y)
+    losses = [np.logaddexp(0.0, (1.0 - 2.0 * y) * (X @ v)).mean() for v in (w[0], best.coef_[0])]
+    assert abs(losses[0] - losses[1]) < 0.002
+
+
+def test_squared_loss_is_ridge_regression() -> None:
+    x, _ = rows()
+    y = x @ (1.0, -2.0, 0.5, 0.0) + 3.0
+    reference = exact.refer(x, y, loss="squared")
+    w = exact.solve(reference, exact.sums(reference, x, y))
+    X, target = reference.encoding.encode(x)[0] / UNIT, reference.encoding.encode_target(y) / UNIT
+    assert w[0] == pytest.approx(Ridge(alpha=exact.RIDGE, fit_intercept=False).fit(X, target).coef_, abs=1e-6)
+    assert np.abs(exact.predict(reference, w, x)[:, 0] - y).mean() < 0.1
+
+
+def test_huber_is_not_moved_by_a_few_absurd_targets() -> None:
+    x, _ = rows()
+    y = x @ (1.0, -2.0, 0.5, 0.0)
+    wild = np.where(np.arange(len(y)) % 100 == 0, 1e6, y)
+    errors = []
+    for loss in ("huber", "squared"):
+        reference = exact.refer(x, wild, loss=loss)
+        w = exact.solve(reference, exact.sums(reference, x, wild))
+        errors.append(np.median(np.abs(exact.predict(reference, w, x)[:, 0] - y)))
+    assert errors[0] < errors[1] / 5
+
+
+def test_several_classes_share_one_state_and_their_probabilities_add_up() -> None:
+    x, _ = rows()
+    y = np.digitize(x[:, 3], (5.0, 9.0)).astype(float)
+    reference = exact.refer(x, y, classes=3)
+    total = exact.sums(reference, x, y)
+    p = exact.predict(reference, exact.solve(reference, total), x)
+    assert p.sum(axis=1) == pytest.approx(1.0)
+    assert (p.argmax(axis=1) == y).mean() > 0.8
+    gone = exact.sums(reference, x[:7], y[:7])
+    assert (total - gone).to_bytes() == exact.sums(reference, x[7:], y[7:]).to_bytes()
+
+
+def test_the_gate_opens_with_enough_rows_for_the_effective_dimension() -> None:
+    x, y = rows(2000, 40)
+    reference = exact.refer(x, y)
+    few, many = exact.sums(reference, x[:20], y[:20]), exact.sums(reference, x, y)
+    assert exact.effective_dimension(reference, few) < exact.effective_dimension(reference, many) <= reference.d
+    assert not exact.gate(reference, exact.nothing(1, reference.d), gamma=0.1)
+    assert not exact.gate(reference, few, gamma=0.01)
+    assert exact.gate(reference, many, gamma=0.1)
+
+
+# ---- When the constants no longer fit. ----
+
+
+def outgrown(x: Matrix, y: Vector, more: Matrix, labels: Vector, left: int = 10) -> str | None:
+    reference = exact.refer(x, y)
+    total = exact.sums(reference, x, y) + exact.sums(reference, more, labels)
+    w = exact.solve(reference, total)
+    return exact.outgrown(reference, total, w, rows_then=len(x), left=left, rows=10)
+
+
+def test_a_refresh_comes_when_the_rows_ask_for_it() -> None:
+    x, y = rows(4000)
+    first, label, more, labels = x[:2500], y[:2500], x[2500:], y[2500:]
+    assert outgrown(first, label, more, labels) is None
+    assert outgrown(first, label, more[:100] + 50.0, labels[:100]) is None  # too few to read the table for
+    assert outgrown(first[:1000], label[:1000], more, labels) == "the table has doubled"
+    assert outgrown(first, label, more, labels, left=4) == "half of the reference rows are gone"
+    assert outgrown(first, label, more + 50.0, labels) == "new rows have numbers beyond the clamp"
+    assert outgrown(first, label, more, 1.0 - labels) == "the model has gone far from its reference"
+
+
+def test_new_levels_ask_for_a_refresh() -> None:
+    x, y = rows(1000)
+    reference = exact.refer(x, y, [("old",)] * 1000)
+    total = exact.sums(reference, x, y, [("old",)] * 1000) + exact.sums(reference, x[:500], y[:500], [("new",)] * 500)
+    why = exact.outgrown(reference, total, exact.solve(reference, total), rows_then=1000, left=1, rows=1)
+    assert why == "new rows have levels nobody knew"
+
+
+def test_what_is_served_is_what_was_learned_far_outside_too() -> None:
+    x, y = rows()
+    reference = exact.refer(x, y)
+    w = exact.solve(reference, exact.sums(reference, x, y))
+    far = np.array([[1e300, -np.inf, np.nan, 7.0], [7.0, 7.0, 7.0, 7.0]])
+    by_hand = reference.encoding.encode(far)[0] @ w[0] / UNIT
+    assert exact.predict(reference, w, far)[:, 0] == pytest.approx(1.0 / (1.0 + np.exp(-by_hand)))
