@@ -73,6 +73,28 @@ begin atomic
     end;
 end;
 
+-- A text of any length, short: what is longer becomes a digest, which still tells two texts apart. In the database's own
+-- encoding, since a conversion could fail.
+create or replace function mempair.digest(value text) returns text
+language sql stable parallel safe
+begin atomic
+    select 'sha256:' || encode(sha256(convert_to(value, getdatabaseencoding())), 'hex');
+end;
+
+-- A row's key, or whose row it is, as it is stored: an index entry has room for 2,700 bytes.
+create or replace function mempair.short_key(value text) returns text
+language sql stable parallel safe
+begin atomic
+    select case when octet_length(value) <= 1000 then value else mempair.digest(value) end;
+end;
+
+-- The value of a text feature as it is captured: no row may fill the queue, or a chunk of it the largest array there is.
+create or replace function mempair.category(value text) returns text
+language sql stable parallel safe
+begin atomic
+    select case when octet_length(value) <= 200 then value else mempair.digest(value) end;
+end;
+
 -- The logistic function, without overflow: exp() of more than 709 is an error.
 create or replace function mempair.logistic(margin float8) returns float8
 language sql immutable parallel safe

@@ -9,8 +9,9 @@ language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     similar_name text;
     type pg_type;
+    generated "char";
 begin
-    select a.atttypid::regtype, a.atttypmod, a.attnotnull into base, modifier, is_not_null
+    select a.atttypid::regtype, a.atttypmod, a.attnotnull, a.attgenerated into base, modifier, is_not_null, generated
     from pg_attribute a
     where a.attrelid = source and a.attname = column_name and a.attnum > 0 and not a.attisdropped;
     if base is null then
@@ -21,6 +22,11 @@ begin
         raise exception 'table % has no column %', source, quote_nullable(column_name)
             using errcode = 'MP005',
                   hint = coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Column names are case-sensitive here.');
+    end if;
+    if generated = 'v' then
+        raise exception 'column % of table % is generated when it is read, and triggers do not see such columns',
+            quote_literal(column_name), source
+            using errcode = 'MP004', hint = 'Make it "generated always as (...) stored".';
     end if;
     loop
         select t.* into type from pg_type t where t.oid = base;
@@ -53,6 +59,17 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
     end
 $$;
 
+-- A text or an enum as text. An enum's owner may have defined a cast to text, which would run with our rights: the
+-- type's own output function cannot be replaced.
+create or replace function mempair.text_expression(reference text, base regtype) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case
+        when exists (select from pg_type t where t.oid = base and t.typtype = 'e')
+            then format('textin(enum_out(%s::%s))', reference, base)
+        else format('%s::text', reference)
+    end
+$$;
+
 -- A key column as text that does not depend on the session's settings. NULL if the type has no such form.
 create or replace function mempair.key_expression(reference text, base regtype) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -61,13 +78,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                       'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype, 'uuid'::regtype,
                       'time'::regtype, 'inet'::regtype, 'cidr'::regtype, 'macaddr'::regtype)
             or exists (select from pg_type t where t.oid = base and t.typtype = 'e')
-            then format('%s::text', reference)
-        when base = 'numeric'::regtype then format('trim_scale(%s)::text', reference)
-        when base = 'bytea'::regtype then format('encode(%s, ''hex'')', reference)
+            then mempair.text_expression(reference, base)
+        when base = 'numeric'::regtype then format('trim_scale(%s::numeric)::text', reference)
+        when base = 'bytea'::regtype then format('encode(%s::bytea, ''hex'')', reference)
         -- jsonb writes dates in ISO 8601 whatever DateStyle says.
-        when base in ('date'::regtype, 'timestamp'::regtype) then format('(to_jsonb(%s) #>> ''{}'')', reference)
+        when base in ('date'::regtype, 'timestamp'::regtype) then format('(to_jsonb(%s::%s) #>> ''{}'')', reference, base)
         when base = 'timestamptz'::regtype
-            then format('((to_jsonb(timezone(''UTC'', %s)) #>> ''{}'') || ''Z'')', reference)
+            then format('((to_jsonb(timezone(''UTC'', %s::timestamptz)) #>> ''{}'') || ''Z'')', reference)
     end
 $$;
 

@@ -1,5 +1,13 @@
--- Capture: per model two queue tables, extractor functions on the source's row type, and statement triggers.
+-- Capture: per model two queue tables, and extractor functions on the source's row type. The triggers are in 32_triggers.
 -- Everything generated here is named after the model's id; user-given names only ever pass through %I, %L or regclass.
+
+-- A row of a queue is a chunk of the rows that one statement changed: their keys, their numbers as a matrix, and so on. A
+-- queue row for each would cost nearly twice as much to write, and four times as much to read. No more than 500 rows, and
+-- about a megabyte: no array comes near the largest one there can be, and a batch is cut where a chunk ends.
+create or replace function mempair.chunk_rows(numbers integer, texts integer) returns integer
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select greatest(1, least(500, 1000000 / (100 + 8 * numbers + 40 * texts)))
+$$;
 
 -- A model's own queue, so that another model's backlog can neither slow its reads nor delay its erasure.
 create or replace function mempair.write_queue(model_id integer) returns void
@@ -7,24 +15,29 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     half text;
 begin
-    -- cache 1: with more, sessions number ahead, and a row's delete could come before its insert.
+    -- cache 1: with more, sessions number ahead, and a table's TRUNCATE could come before what it removed.
     execute format('create sequence mempair.change_%s_seq as bigint cache 1', model_id);
     foreach half in array array['a', 'b'] loop
         -- No index on all rows: it would cost about as much as the table. No constraint that could fail: its message would print the row.
+        -- Full identity: the queue is deleted from also where somebody publishes all tables.
         execute format(
             'create table mempair.change_%1$s_%2$s (
                 seq bigint not null default nextval(''mempair.change_%1$s_seq''),
                 op smallint not null,
-                row_key text,
+                rows integer not null,
+                keys text[],
                 x float8[],
                 c text[],
-                y float8,
+                y float8[],
                 captured_at timestamptz,
-                subject text
+                subjects text[]
             )', model_id, half);
         -- Only deletions are in it, so inserts pay nothing; it tells how many wait, and since when.
-        execute format('create index on mempair.change_%1$s_%2$s (captured_at) where captured_at is not null', model_id, half);
-        execute format('alter table mempair.change_%s_%s alter column x set storage external', model_id, half);
+        execute format('create index on mempair.change_%1$s_%2$s (captured_at) include (rows) where captured_at is not null',
+                       model_id, half);
+        -- Not compressed: a chunk's size is then what it takes in the worker's memory.
+        execute format('alter table mempair.change_%s_%s alter column x set storage external, alter column y set storage external, '
+                       'alter column keys set storage external, alter column c set storage external, replica identity full', model_id, half);
         execute format('revoke all on table mempair.change_%s_%s from public', model_id, half);
     end loop;
     execute format('revoke all on sequence mempair.change_%s_seq from public', model_id);
@@ -51,7 +64,8 @@ begin
         margin := margin || format('weights[%s] * %s', cardinality(numbers), reference);
     end loop;
     foreach column_name in array model.text_features loop
-        reference := format('(r).%I::text', column_name);
+        select * into described from mempair.describe_column(model.source, column_name);
+        reference := format('mempair.category(%s)', mempair.text_expression(format('(r).%I', column_name), described.base));
         texts := texts || reference;
         margin := margin || format(
             'case when %1$s is not null then coalesce('
@@ -62,9 +76,9 @@ begin
         select * into described from mempair.describe_column(model.source, column_name);
         keys := keys || mempair.key_expression(format('(r).%I', column_name), described.base);
     end loop;
-    perform mempair.write_extractor(model, 'key', '', 'text', case
+    perform mempair.write_extractor(model, 'key', '', 'text', format('mempair.short_key(%s)', case
         when cardinality(keys) = 1 then keys[1]
-        else format('jsonb_build_array(%s)::text', array_to_string(keys, ', ')) end);
+        else format('jsonb_build_array(%s)::text', array_to_string(keys, ', ')) end));
     perform mempair.write_extractor(model, 'x', '', 'float8[]', format('array[%s]::float8[]', array_to_string(numbers, ', ')));
     perform mempair.write_extractor(model, 'c', '', 'text[]', case
         when texts = '{}' then 'null::text[]'
@@ -72,8 +86,8 @@ begin
     perform mempair.write_extractor(model, 'y', '', 'float8', mempair.target_expression(model));
     if model.subject is not null then
         select * into described from mempair.describe_column(model.source, model.subject);
-        perform mempair.write_extractor(model, 'subject', '', 'text',
-                                        mempair.key_expression(format('(r).%I', model.subject), described.base));
+        perform mempair.write_extractor(model, 'subject', '', 'text', format('mempair.short_key(%s)',
+                                        mempair.key_expression(format('(r).%I', model.subject), described.base)));
     end if;
     -- The linear part of a prediction.
     perform mempair.write_extractor(model, 'margin', ', intercept float8, weights float8[], levels text[], level_weights float8[]',
@@ -85,7 +99,7 @@ create or replace function mempair.write_extractor(
 ) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-    execute format('create function mempair.%s_%s(r %s%s) returns %s language sql stable parallel safe return %s',
+    execute format('create or replace function mempair.%s_%s(r %s%s) returns %s language sql stable parallel safe return %s',
                    name, model.id, model.source, more_parameters, result, expression);
     execute format('revoke all on function mempair.%s_%s from public', name, model.id);
 end $$;
@@ -101,141 +115,41 @@ begin
     if model.loss = 'huber' then
         return format('nullif(%s, ''NaN'')', mempair.number_expression(reference, described.base, described.modifier));
     end if;
-    return format('case when %1$s::%2$s = %3$L::%2$s then 1 when %1$s is not null then -1 end::float8',
-                  -- 'character' would be read as character(1).
-                  reference, case when described.use = 'text' then 'text' else described.base::text end,
-                  coalesce(model.positive, 'true'));
+    return format('case when %1$s = %2$L::%3$s then 1 when %4$s is not null then -1 end::float8',
+                  case when described.use = 'text' then mempair.text_expression(reference, described.base)
+                       else format('%s::%s', reference, described.base) end,
+                  coalesce(model.positive, 'true'),
+                  case when described.use = 'text' then 'text' else described.base::text end,
+                  reference);
 end $$;
 
--- The trigger functions of a model. They read rows by position, row(t.*), and so follow renames as well.
-create or replace function mempair.write_capture(model mempair.model) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    event text := format('mempair.key_%1$s(row(t.*)) as row_key, mempair.x_%1$s(row(t.*)) as x, '
-                         'mempair.c_%1$s(row(t.*)) as c, mempair.y_%1$s(row(t.*)) as y', model.id);
-    -- Whose row it was is only asked of rows that go: receipts are for them.
-    subject text := case when model.subject is null then 'null::text' else format('mempair.subject_%s(row(t.*))', model.id) end;
+-- The columns that an extractor reads, in its order, by their present names: read off the function itself, which follows
+-- renames. NULL if it is gone.
+create or replace function mempair.extractor_columns(extractor text, model_id integer) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(f.name order by f.first)
+    from (
+        select case when m.found[1] like '"%' then replace(substr(m.found[1], 2, length(m.found[1]) - 2), '""', '"')
+                    else m.found[1] end as name,
+               min(m.position) as first
+        from pg_proc p,
+             regexp_matches(pg_get_function_sqlbody(p.oid), '\(r\)\.("(?:[^"]|"")*"|[a-z_][a-z0-9_$]*)', 'g')
+             with ordinality as m(found, position)
+        where p.pronamespace = 'mempair'::regnamespace and p.proname = format('%s_%s', extractor, model_id)
+        group by 1
+    ) as f
+$$;
+
+-- A model with the names that its columns have now.
+create or replace function mempair.renamed(model mempair.model) returns mempair.model
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-    perform mempair.write_trigger_function(model.id, 'insert', format(
-        'select 1, e.*, null::timestamptz, null::text from (select %s from new_rows t) as e where e.y is not null', event));
-    perform mempair.write_trigger_function(model.id, 'delete', format(
-        'select 2, e.row_key, e.x, e.c, e.y, clock_timestamp(), e.subject
-         from (select %s, %s as subject from old_rows t) as e where e.y is not null', event, subject));
-    -- Rows whose key, features and label all stay make no event. All deletes get smaller numbers than the inserts.
-    perform mempair.write_trigger_function(model.id, 'update', format(
-        'with changed as (
-             select o.row_key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.row_key, n.x, n.c, n.y
-             from (select %1$s, %2$s as subject from old_rows t) as o full join (select %1$s from new_rows t) as n on n.row_key = o.row_key
-             where (o.row_key, o.x, o.c, o.y) is distinct from (n.row_key, n.x, n.c, n.y)
-         )
-         select * from (
-             select 2 as op, old_key, old_x, old_c, old_y, clock_timestamp(), subject from changed where old_y is not null
-             union all
-             select 1, row_key, x, c, y, null, null from changed where y is not null
-         ) as e order by op desc', event, subject));
-    perform mempair.write_trigger_function(model.id, 'truncate',
-        'select 3, null::text, null::float8[], null::text[], null::float8, clock_timestamp(), null::text');
-    if exists (select from pg_class c where c.oid = model.source and c.relkind = 'p') then
-        perform mempair.write_partition_functions(model.id, event, subject);
+    model.numeric_features := coalesce(mempair.extractor_columns('x', model.id), '{}');
+    model.text_features := coalesce(mempair.extractor_columns('c', model.id), '{}');
+    model.key_columns := mempair.extractor_columns('key', model.id);
+    model.target := (mempair.extractor_columns('y', model.id))[1];
+    if model.subject is not null then
+        model.subject := (mempair.extractor_columns('subject', model.id))[1];
     end if;
-end $$;
-
--- One trigger function: append the events of a statement to the active queue table.
--- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
--- statements: with parameters, Postgres would plan each of the first five executions of a session anew.
-create or replace function mempair.write_trigger_function(model_id integer, operation text, events text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-    execute format('create or replace function mempair.capture_%1$s_%2$s() returns trigger
-        language plpgsql security definer set search_path = pg_catalog, pg_temp %3$s as %4$L', model_id, operation,
-        -- The plan is kept for the session and may have been made for one row: a nested loop would then be quadratic.
-        case when operation = 'update' then 'set enable_nestloop = off' end,
-        format('
-begin
-    if (select q.active from mempair.queue q where q.model_id = %1$s) = 0 then
-        insert into mempair.change_%1$s_a (op, row_key, x, c, y, captured_at, subject) %2$s;
-    else
-        insert into mempair.change_%1$s_b (op, row_key, x, c, y, captured_at, subject) %2$s;
-    end if;
-    return null;
-end', model_id, events));
-    execute format('revoke all on function mempair.capture_%s_%s() from public', model_id, operation);
-end $$;
-
--- TRUNCATE of a partition deletes its rows, which are still there before it; TRUNCATE of the whole table fires the
--- triggers of all partitions too, and leaves a note for them that one event will say it all.
-create or replace function mempair.write_partition_functions(model_id integer, event text, subject text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-    execute format('create or replace function mempair.capture_%1$s_truncating() returns trigger
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as %2$L', model_id, format('
-begin
-    perform set_config(''mempair.truncating_%1$s'', case tg_when when ''BEFORE'' then ''on'' else ''off'' end, true);
-    return null;
-end', model_id));
-    execute format('create or replace function mempair.capture_%1$s_truncate_part() returns trigger
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as %2$L', model_id, format('
-begin
-    if current_setting(''mempair.truncating_%1$s'', true) is distinct from ''on'' then
-        execute format(
-            ''insert into mempair.change_%1$s_%%s (op, row_key, x, c, y, captured_at, subject)
-              select 2, e.row_key, e.x, e.c, e.y, clock_timestamp(), e.subject
-              from (select %2$s, %3$s as subject from only %%s t) as e where e.y is not null'',
-            (select case q.active when 0 then ''a'' else ''b'' end from mempair.queue q where q.model_id = %1$s),
-            tg_relid::regclass);
-    end if;
-    return null;
-end', model_id, event, subject));
-    execute format('revoke all on function mempair.capture_%1$s_truncating(), mempair.capture_%1$s_truncate_part() from public', model_id);
-end $$;
-
--- A user's write must never fail because a piece of ours is missing. So a function that is never called depends on
--- everything capture uses, and the triggers depend on it by naming it in a condition that is always true: then
--- "drop column ... cascade", which takes the extractors, takes the triggers too.
-create or replace function mempair.write_guard(model_id integer, source regclass) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    needed text;
-begin
-    select string_agg(format('%L::regprocedure is not null', extractor), ' and ') into needed
-    from unnest(array['key', 'x', 'c', 'y', 'subject']) as name,
-         lateral to_regprocedure(format('mempair.%s_%s(%s)', name, model_id, source)) as extractor
-    where extractor is not null;
-    execute format('create function mempair.guard_%1$s() returns boolean language sql stable parallel safe
-        return %2$s and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null',
-        model_id, needed);
-    execute format('revoke all on function mempair.guard_%s() from public', model_id);
-end $$;
-
--- A statement fires the triggers of the table it names, so a partitioned table needs them at every level, and no
--- statement is captured twice.
-create or replace function mempair.attach_triggers(model_id integer, source regclass) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    wanted record;
-begin
-    perform mempair.write_guard(model_id, source);
-    for wanted in
-        select o.operation, o.timing, o.function, o.transition, p.relation
-        from mempair.partitions(source) p
-        join pg_class c on c.oid = p.relation
-        cross join (values
-            ('insert', 'after', 'insert', 'referencing new table as new_rows'),
-            ('update', 'after', 'update', 'referencing old table as old_rows new table as new_rows'),
-            ('delete', 'after', 'delete', 'referencing old table as old_rows'),
-            ('truncate', 'after', 'truncate', ''),
-            ('truncate', 'before', 'truncating', ''),
-            ('truncate', 'after', 'truncating', ''),
-            ('truncate', 'before', 'truncate_part', '')
-        ) as o(operation, timing, function, transition)
-        where o.operation <> 'truncate'
-           or (o.function = 'truncate' and p.relation = source)
-           or (o.function = 'truncating' and p.relation = source and c.relkind = 'p')
-           or (o.function = 'truncate_part' and p.relation <> source and c.relkind = 'r')
-    loop
-        execute format('create trigger %1$I %2$s %3$s on %4$s %5$s for each statement
-            when (''mempair.guard_%6$s()''::regprocedure is not null) execute function mempair.capture_%6$s_%7$s()',
-            format('mempair_%s_%s_%s', model_id, wanted.timing, wanted.function), wanted.timing, wanted.operation,
-            wanted.relation, wanted.transition, model_id, wanted.function);
-    end loop;
+    return model;
 end $$;

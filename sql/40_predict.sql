@@ -211,14 +211,14 @@ begin
     if not published.ready then
         perform mempair.predict_encoded(model.id, null, null, true);  -- says how far the model is
     end if;
-    margin := format('mempair.margin_%s(mempair_row, %L, %L, %L, %L)', model.id, published.intercept, published.weights,
+    margin := format('mempair.margin_%s(mempair_row.*, %L, %L, %L, %L)', model.id, published.intercept, published.weights,
                      published.levels, published.level_weights);
     -- offset 0 keeps the margin from being computed once per mention; a short alias could be a column's name.
     return query execute format(
         'select e.row_key, case when e.margin - e.margin = 0 then %1$s else mempair.predict_encoded(%2$s, e.x, e.c, false) end
-         from (select mempair.key_%2$s(mempair_row) as row_key, %3$s as margin,
-                      case when %4$L then mempair.x_%2$s(mempair_row) end as x,
-                      case when %4$L then mempair.c_%2$s(mempair_row) end as c
+         from (select mempair.key_%2$s(mempair_row.*) as row_key, %3$s as margin,
+                      case when %4$L then mempair.x_%2$s(mempair_row.*) end as x,
+                      case when %4$L then mempair.c_%2$s(mempair_row.*) end as c
                from %5$s mempair_row offset 0) as e',
         case published.link when 'logistic' then 'mempair.logistic(e.margin)' else 'e.margin' end,
         model.id, margin, model.on_null = 'impute', model.source);

@@ -64,13 +64,10 @@ begin
     perform mempair.write_source_view(model);
     perform mempair.write_capture(model);
     perform mempair.attach_triggers(model.id, source);
+    perform mempair.store_schema(model);
     perform mempair.write_predict(source);
     if backfill then
-        execute format(
-            'insert into mempair.change_%1$s_a (op, row_key, x, c, y)
-             select 1, mempair.key_%1$s(mempair_row), mempair.x_%1$s(mempair_row), mempair.c_%1$s(mempair_row),
-                    mempair.y_%1$s(mempair_row)
-             from %2$s mempair_row where mempair.y_%1$s(mempair_row) is not null', model.id, source);
+        perform mempair.enqueue_source(model.id);
     end if;
     perform mempair.apply_grants();
     return model.id;
@@ -125,6 +122,8 @@ begin
     delete from mempair.model m where m.id = model.id;  -- queue, state, curvature and published go with it
     delete from mempair.learned_keys l where l.model_id = model.id;
     delete from mempair.rejected r where r.model_id = model.id;
+    delete from mempair.capture c where c.model_id = model.id;
+    delete from mempair.escaped e where e.model_id = model.id;
     delete from mempair.receipt r where r.model_id = model.id;
     if keep_ledger then
         insert into mempair.former_model (id, name) values (model.id, model.name);
@@ -150,7 +149,7 @@ begin
     end if;
 end $$;
 
--- After an upgrade: write the generated functions anew, except the extractors, which hold the columns by reference.
+-- After an upgrade: write the generated functions anew.
 create or replace function mempair.rewrite_functions() returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -159,7 +158,7 @@ begin
     for model in
         select m.* from mempair.model m join pg_class c on c.oid = m.source order by m.id
     loop
-        perform mempair.write_capture(model);
+        perform mempair.rewrite_capture(model);
         perform mempair.write_predict(model.source);
     end loop;
 end $$;

@@ -33,9 +33,8 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- What waits in both tables of a model, since when the oldest deletion, and the number of the oldest change. Deletions
--- are counted by their own index. Changes are counted up to 100,000 and estimated beyond from the size of the tables,
--- so that looking stays cheap when millions wait.
+-- What waits in both tables of a model, since when the oldest deletion, and the number of the oldest change. Deletions are
+-- counted by their own index.
 create or replace function mempair.pending(
     model_id integer, out changes bigint, out deletions bigint, out oldest_deletion timestamptz, out oldest_change bigint
 )
@@ -47,20 +46,38 @@ begin
     changes := 0;
     deletions := 0;
     foreach half in array array['a', 'b'] loop
-        execute format(
-            'select count(*) as rows, max((q.place::text::point)[0])::bigint + 1 as pages, min(q.seq) as oldest
-             from (select t.ctid as place, t.seq from mempair.change_%1$s_%2$s t limit 100000) as q', model_id, half) into counted;
-        if counted.rows = 100000 then
-            counted.rows := counted.rows * greatest(
-                pg_relation_size(format('mempair.change_%s_%s', model_id, half)::regclass)
-                / current_setting('block_size')::float8 / counted.pages, 1);
-        end if;
+        execute format('select coalesce(sum(t.rows), 0) as rows, min(t.seq) as oldest from mempair.change_%s_%s t', model_id, half)
+        into counted;
         changes := changes + counted.rows;
         oldest_change := least(oldest_change, counted.oldest);
         execute format(
-            'select count(*) as rows, min(t.captured_at) as oldest from mempair.change_%1$s_%2$s t
+            'select coalesce(sum(t.rows), 0) as rows, min(t.captured_at) as oldest from mempair.change_%s_%s t
              where t.captured_at is not null', model_id, half) into counted;
         deletions := deletions + counted.rows;
         oldest_deletion := least(oldest_deletion, counted.oldest);
     end loop;
+end $$;
+
+-- Enqueue rows to be learned: those of a query with the columns key, x, c and y. Returns how many.
+create or replace function mempair.enqueue(model mempair.model, rows text) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    half text := (select case q.active when 0 then 'a' else 'b' end from mempair.queue q where q.model_id = model.id);
+    enqueued bigint;
+begin
+    execute format(
+        'with chunk as (
+             insert into mempair.change_%1$s_%2$s (op, rows, keys, x, c, y, captured_at, subjects) %3$s returning rows
+         ) select coalesce(sum(c.rows), 0) from chunk c', model.id, half, mempair.chunks_of(model, 1, rows)) into enqueued;
+    return enqueued;
+end $$;
+
+-- Enqueue every labelled row of a model's table. A policy that hides rows is an error, not half a model.
+create or replace function mempair.enqueue_source(model_id integer) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+    model mempair.model;
+begin
+    select m.* into model from mempair.model m where m.id = enqueue_source.model_id;
+    return mempair.enqueue(model, format('select s.row_key as key, s.x, s.c, s.y from mempair.source_%s s', model.id));
 end $$;

@@ -4,11 +4,10 @@
 create or replace function mempair.wrong_triggers(model_id integer, source regclass)
 returns table (relation regclass, operation text, problem text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select p.relation, o.operation, case when t.tgname is null then 'missing' else 'disabled' end
-    from mempair.partitions(source) p
-    cross join (values ('insert'), ('update'), ('delete')) as o(operation)
-    left join pg_trigger t on t.tgrelid = p.relation
-        and t.tgname = format('mempair_%s_after_%s', wrong_triggers.model_id, o.operation)
+    select n.relation, n.operation, case when t.tgname is null then 'missing' else 'disabled' end
+    from mempair.needed_triggers(wrong_triggers.model_id, source) n
+    left join (pg_trigger t join pg_proc p on p.oid = t.tgfoid and p.pronamespace = 'mempair'::regnamespace)
+        on t.tgrelid = n.relation and t.tgname = n.name and p.proname = n.function
     where t.tgname is null or t.tgenabled not in ('O', 'A')
 $$;
 
@@ -25,7 +24,6 @@ begin
     loop
         execute format('drop trigger %I on %s', old.tgname, old.relation);
     end loop;
-    execute format('drop function if exists mempair.guard_%s()', model_id);
     perform mempair.attach_triggers(model_id, source);
 end $$;
 
@@ -66,7 +64,6 @@ declare
     missed_deletions bigint;
     learned_twice bigint;
     triggers bigint;
-    enqueue text;
 begin
     if not exists (select from pg_class c where c.oid = model.source) then
         perform mempair.mark_dropped_sources();
@@ -80,7 +77,9 @@ begin
         with source as materialized (
             select s.row_key from mempair.source_%1$s s where s.y is not null
         ), waiting as materialized (
-            select q.op, q.row_key from mempair.change_%1$s_a q union all select q.op, q.row_key from mempair.change_%1$s_b q
+            select q.op, k as row_key from mempair.change_%1$s_a q left join unnest(q.keys) k on true
+            union all
+            select q.op, k from mempair.change_%1$s_b q left join unnest(q.keys) k on true
         ), learned as materialized (
             select l.row_key from mempair.learned l where l.model_id = %1$s
         ), refused as materialized (
@@ -99,17 +98,13 @@ begin
     select count(*) into triggers from mempair.wrong_triggers(model.id, model.source);
 
     if repair and missed_inserts > 0 then
-        select format('mempair.change_%s_%s', q.model_id, case q.active when 0 then 'a' else 'b' end) into enqueue
-        from mempair.queue q where q.model_id = model.id;
-        execute format('
-            insert into %2$s (op, row_key, x, c, y)
-            select 1, s.row_key, s.x, s.c, s.y from mempair.source_%1$s s
-            where s.y is not null
-              and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = s.row_key)
-              and not exists (select from mempair.change_%1$s_a w where w.op = 1 and w.row_key = s.row_key)
-              and not exists (select from mempair.change_%1$s_b w where w.op = 1 and w.row_key = s.row_key)
+        perform mempair.enqueue(model, format('
+            select s.row_key as key, s.x, s.c, s.y from mempair.source_%1$s s
+            where not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = s.row_key)
+              and not exists (select from mempair.change_%1$s_a w, unnest(w.keys) k where w.op = 1 and k = s.row_key)
+              and not exists (select from mempair.change_%1$s_b w, unnest(w.keys) k where w.op = 1 and k = s.row_key)
               and not exists (select from mempair.rejected r where r.model_id = %1$s and r.op = 1 and r.row_key = s.row_key)',
-            model.id, enqueue);
+            model.id));
     end if;
     if repair and triggers > 0 then
         perform mempair.reattach_triggers(model.id, model.source);
@@ -141,37 +136,31 @@ end $$;
 -- lost or doubled while others write.
 create or replace function mempair.backfill_blocks(model_name text, relation regclass, first_block bigint, blocks bigint)
 returns bigint
-language plpgsql set search_path = pg_catalog, pg_temp
+language plpgsql set search_path = pg_catalog, pg_temp set row_security = off
 set enable_nestloop = off as $$
 declare
     model mempair.model := mempair.find_model(model_name);
-    half text;
     blocks_in_question text := format('mempair_row.ctid >= %L::tid and mempair_row.ctid < %L::tid',
                                       format('(%s,0)', first_block), format('(%s,0)', first_block + blocks));
-    enqueued bigint;
 begin
     if relation not in (select p.relation from mempair.partitions(model.source) p) then
         raise exception '% is not the table of model % or one of its partitions', relation, quote_literal(model.name)
             using errcode = 'MP003', hint = format('Name %s.', model.source);
     end if;
-    select case q.active when 0 then 'a' else 'b' end into half from mempair.queue q where q.model_id = model.id;
     execute format('select from only %s mempair_row where %s for share', relation, blocks_in_question);
-    execute format('
-        insert into mempair.change_%1$s_%2$s (op, row_key, x, c, y)
-        select 1, e.row_key, e.x, e.c, e.y
+    return mempair.enqueue(model, format('
+        select e.key, e.x, e.c, e.y
         from (
-            select mempair.key_%1$s(row(mempair_row.*)) as row_key, mempair.x_%1$s(row(mempair_row.*)) as x,
-                   mempair.c_%1$s(row(mempair_row.*)) as c, mempair.y_%1$s(row(mempair_row.*)) as y
-            from only %3$s mempair_row
-            where %4$s
+            select mempair.key_%1$s(mempair_row.*) as key, mempair.x_%1$s(mempair_row.*) as x,
+                   mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y
+            from only %2$s mempair_row
+            where %3$s
         ) as e
         where e.y is not null
-          and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = e.row_key)
-          and not exists (select from mempair.change_%1$s_a w where w.op = 1 and w.row_key = e.row_key)
-          and not exists (select from mempair.change_%1$s_b w where w.op = 1 and w.row_key = e.row_key)',
-        model.id, half, relation, blocks_in_question);
-    get diagnostics enqueued = row_count;
-    return enqueued;
+          and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = e.key)
+          and not exists (select from mempair.change_%1$s_a w, unnest(w.keys) k where w.op = 1 and k = e.key)
+          and not exists (select from mempair.change_%1$s_b w, unnest(w.keys) k where w.op = 1 and k = e.key)',
+        model.id, relation, blocks_in_question));
 end $$;
 
 -- A table that was dropped (which takes CASCADE) took its rows along: they count as erased, and nothing is predicted.

@@ -37,7 +37,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     union all
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
-        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'to_double', 'rotate_queue', 'erase_queue', 'expire_receipts',
+        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'to_double', 'digest', 'short_key', 'category',
+                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'rotate_queue', 'erase_queue', 'expire_receipts',
                                     'mark_dropped_sources']),
         ('reader', 'mempair', array['pending', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
@@ -107,9 +108,9 @@ end $$;
 create or replace function mempair.write_source_view(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-    execute format('create view mempair.source_%1$s as
-        select mempair.key_%1$s(mempair_row) as row_key, mempair.x_%1$s(mempair_row) as x,
-               mempair.c_%1$s(mempair_row) as c, mempair.y_%1$s(mempair_row) as y
+    execute format('create or replace view mempair.source_%1$s as
+        select mempair.key_%1$s(mempair_row.*) as row_key, mempair.x_%1$s(mempair_row.*) as x,
+               mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y
         from %2$s mempair_row', model.id, model.source);
     execute format('revoke all on mempair.source_%s from public', model.id);
 end $$;

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,26 +22,27 @@ from psycopg.types.string import ByteaBinaryLoader
 
 Ints = npt.NDArray[np.int64]
 
-FLOAT8, FLOAT8_ARRAY, TEXT_ARRAY = 701, 1022, 1009
+FLOAT8, FLOAT8_ARRAY, TEXT_ARRAY, INT4_ARRAY = 701, 1022, 1009, 1007
 HEADER = 20
 AT_ONCE = 1_000
 ELEMENT = np.dtype([("length", ">i4"), ("value", ">f8")])
 
 
 class FloatArrayDumper(Dumper):
-    """Write a one-dimensional float64 array as float8[]."""
+    """Write a float64 array as float8[], of one dimension or of two."""
 
     format = Format.BINARY
     oid = FLOAT8_ARRAY
 
     def dump(self, obj: npt.NDArray[np.float64]) -> Buffer:
         """Return the array in Postgres' binary form."""
-        if len(obj) == 0:
+        if obj.size == 0:
             return struct.pack(">3i", 0, 0, FLOAT8)
-        elements = np.empty(len(obj), ELEMENT)
+        elements = np.empty(obj.size, ELEMENT)
         elements["length"] = 8
-        elements["value"] = obj
-        return struct.pack(">5i", 1, 0, FLOAT8, len(obj), 1) + elements.tobytes()
+        elements["value"] = obj.ravel()
+        shape = b"".join(struct.pack(">2i", length, 1) for length in obj.shape)
+        return struct.pack(">3i", obj.ndim, 0, FLOAT8) + shape + elements.tobytes()
 
 
 class FloatArrayLoader(Loader):
@@ -56,17 +56,16 @@ class FloatArrayLoader(Loader):
         return row
 
 
-def floats(rows: list[bytes], width: int) -> npt.NDArray[np.float64]:
+def floats(rows: Sequence[bytes], width: int, header: int = HEADER) -> npt.NDArray[np.float64]:
     """Decode float8[] values that all have `width` numbers into one matrix."""
     if width == 0:
         return np.empty((len(rows), 0))
-    row = np.dtype([("header", f"V{HEADER}"), ("elements", ELEMENT, (width,))])
+    row = np.dtype([("header", f"V{header}"), ("elements", ELEMENT, (width,))])
     return np.frombuffer(b"".join(rows), row)["elements"]["value"].astype(np.float64)
 
 
-@lru_cache(maxsize=100_000)
-def texts(data: bytes) -> tuple[str | None, ...]:
-    """Decode one text[]; categories repeat, so most calls find the answer ready."""
+def texts(data: bytes, encoding: str = "utf-8") -> tuple[str | None, ...]:
+    """Decode one text[]."""
     values: list[str | None] = []
     position = HEADER
     while position < len(data):
@@ -75,7 +74,7 @@ def texts(data: bytes) -> tuple[str | None, ...]:
         if length < 0:
             values.append(None)
         else:
-            values.append(data[position : position + length].decode())
+            values.append(data[position : position + length].decode(encoding))
             position += length
     return tuple(values)
 
@@ -120,16 +119,19 @@ def register(connection: psycopg.Connection[Any]) -> None:
 
 
 def fetch(
-    connection: psycopg.Connection[Any], statement: sql.Composed, parameters: dict[str, Any] | None = None
+    connection: psycopg.Connection[Any],
+    statement: sql.Composed,
+    parameters: dict[str, Any] | None = None,
+    raw: Sequence[int] = (FLOAT8_ARRAY, TEXT_ARRAY),
 ) -> list[tuple[Any, ...]]:
-    """Return rows with float8[] and text[] as they came, for `floats` and `texts`.
+    """Return rows with arrays of these types as they came, for `floats` and `texts`.
 
     They are taken over while the server still sends the next ones, which nearly halves the time; for that libpq must be
     of version 17 or later, as in psycopg's own wheels.
     """
     with connection.cursor(binary=True) as cursor:
-        for raw in (FLOAT8_ARRAY, TEXT_ARRAY):
-            cursor.adapters.register_loader(raw, ByteaBinaryLoader)  # just that, in C
+        for oid in raw:
+            cursor.adapters.register_loader(oid, ByteaBinaryLoader)  # just that, in C
         if capabilities.has_stream_chunked():
             return list(cursor.stream(statement, parameters, binary=True, size=AT_ONCE))
         return cursor.execute(statement, parameters).fetchall()

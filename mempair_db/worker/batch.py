@@ -74,14 +74,19 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
 
     affordable = model.pair.affordable(changes.op[reduced.events])
     exhausted = affordable < len(reduced.events)
+    rest = changes.take([])
     if exhausted:
-        changes = changes.take(slice(0, reduced.events[affordable]))
+        cut = reduced.events[affordable]
+        same_chunk = np.flatnonzero(changes.seq == changes.seq[max(cut - 1, 0)])
+        rest = changes.take(same_chunk[same_chunk >= cut].tolist() if cut else [])
+        changes = changes.take(slice(0, cut))
         reduced = _plan(model, changes, known)
     _file(changes, reduced, record)
     events = changes.take(reduced.events)
     with ThreadPoolExecutor(1) as beside:  # the server empties the queue while the kernel learns its rows
         stepping = beside.submit(_step, model, events, record, connection.info.encoding)
         _empty_queue(connection, model, changes, events)
+        queue.put_back(connection, model, rest)
     point("queue emptied")
     learned.enter(connection, stepping.result())
     point("stepped")
@@ -115,8 +120,7 @@ def _cancel_waiting(
     """Before calibration rows wait in the queue; only what will never be learned leaves it."""
     gone = sorted([*reduced.cancelled, *reduced.dropped, *(i for i, _ in reduced.rejected)])
     if gone:
-        for half in ("a", "b"):
-            connection.execute(model.statement(f"delete_some_{half}"), {"seqs": changes.seq[gone].tolist()})
+        queue.remove(connection, model, changes, gone)
         _file(changes, reduced, record)
         record.write(connection)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from mempair_db.database import arrays
 from mempair_db.database.models import Model
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
+from mempair_db.worker import chunks
 
 INSERT: Final = 1
 DELETE: Final = 2
@@ -42,6 +44,7 @@ class Changes:
     y: Vector
     captured_at: list[datetime | None]
     subjects: Sequence[str | None] = ()  # whose row was deleted; empty if the model has no subject
+    complete: bool = True  # whether nothing else waits
 
     def __len__(self) -> int:
         """Return how many events there are."""
@@ -70,26 +73,62 @@ class Changes:
             self.y[index],
             [self.captured_at[i] for i in index],
             [self.subjects[i] for i in index] if len(self.subjects) else (),
+            self.complete,
         )
 
 
 def read(connection: psycopg.Connection[Any], model: Model, after: int = 0) -> Changes:
-    """Read a batch of the model's queue: the events with the smallest numbers, if asked of those `after` a number."""
+    """Read a batch of the model's queue: the chunks with the smallest numbers, if asked of those `after` a number.
+
+    All rows of a chunk have the same number.
+    """
     values = {"rows": BATCH_ROWS, "bytes": BATCH_BYTES, "after": after}
-    rows = arrays.fetch(connection, model.statement("read_changes"), values)
+    raw = (arrays.FLOAT8_ARRAY, arrays.INT4_ARRAY)
+    rows = arrays.fetch(connection, model.statement("read_changes"), values, raw)
     rows.sort(key=itemgetter(0))
-    seq, op, keys, buckets, x, c, y, at, subjects = columns(rows, 9)
+    seq, op, many, keys, buckets, x, c, y, at, subjects, complete = columns(rows, 11)
+    counts = np.array(many, np.int64)
     return Changes(
-        seq=np.array(seq, np.int64),
-        op=np.array(op, np.int16),
-        keys=keys,
-        buckets=np.array(buckets, np.int32),
-        x=numbers(x, model.numbers),
-        c=texts(c, model.texts),
-        y=np.array(y, float),  # None becomes NaN
-        captured_at=at,
-        subjects=subjects if any(subjects) else (),
+        seq=np.repeat(np.array(seq, np.int64), counts),
+        op=np.repeat(np.array(op, np.int16), counts),
+        keys=chunks.flat(keys, many, ""),
+        buckets=chunks.integers(buckets, counts),
+        x=chunks.matrix(x, counts, model.numbers),
+        c=chunks.texts(c, many, model.texts),
+        y=chunks.matrix(y, counts, 1, arrays.HEADER)[:, 0],
+        captured_at=chunks.spread(at, many),
+        subjects=chunks.flat(subjects, many, None) if any(subjects) else (),
+        complete=all(complete),
     )
+
+
+def remove(connection: psycopg.Connection[Any], model: Model, changes: Changes, which: Sequence[int]) -> None:
+    """Take some events out of the queue; what is left of their chunks goes back under its old number."""
+    touched = np.isin(changes.seq, changes.seq[list(which)])
+    seqs = np.unique(changes.seq[touched])
+    for half in ("a", "b"):
+        connection.execute(model.statement(f"delete_some_{half}"), {"seqs": seqs.tolist()})
+    touched[list(which)] = False
+    put_back(connection, model, changes.take(np.flatnonzero(touched).tolist()))
+
+
+def put_back(connection: psycopg.Connection[Any], model: Model, left: Changes) -> None:
+    """Write events to the queue again, in chunks as they were."""
+    bounds = np.flatnonzero(np.diff(left.seq, prepend=-1, append=-1)) if len(left) else np.zeros(1, np.int64)
+    for first, last in pairwise(bounds.tolist()):
+        chunk = left.take(slice(first, last))
+        values = {
+            "seq": int(chunk.seq[0]),
+            "op": int(chunk.op[0]),
+            "rows": len(chunk),
+            "keys": chunk.keys,
+            "x": chunk.x if model.numbers else None,
+            "c": [list(row) for row in chunk.c] if model.texts else None,
+            "y": chunk.y,
+            "captured_at": chunk.captured_at[0],
+            "subjects": list(chunk.subjects) if any(chunk.subjects) else None,
+        }
+        connection.execute(model.statement("put_back"), values)
 
 
 def columns(rows: list[tuple[Any, ...]], count: int) -> list[list[Any]]:
@@ -109,12 +148,19 @@ def numbers(rows: list[bytes | None], width: int) -> Matrix:
 
 
 def texts(rows: list[bytes | None], width: int) -> Sequence[tuple[str | None, ...]]:
-    """Decode the text columns; a row of another width counts as missing."""
+    """Decode the text columns; a row of another width counts as missing. Categories repeat, so each is decoded once."""
     if width == 0:
         return ()
     missing = (None,) * width
-    decoded = (arrays.texts(data) if data is not None else missing for data in rows)
-    return [values if len(values) == width else missing for values in decoded]
+    ready: dict[bytes | None, tuple[str | None, ...]] = {None: missing}
+    found = []
+    for data in rows:
+        values = ready.get(data)
+        if values is None:
+            values = arrays.texts(data or b"")
+            ready[data] = values = values if len(values) == width else missing
+        found.append(values)
+    return found
 
 
 @dataclass

@@ -55,7 +55,7 @@ def retrain(
         for half in ("a", "b"):
             connection.execute(model.statement(f"empty_{half}"))
         if model.pair.epoch is None:
-            connection.execute(model.statement("enqueue_source"))
+            connection.execute(query("enqueue_source"), {"model": model.id})
         record.enter(
             "retrained",
             rows=rows,

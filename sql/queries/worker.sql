@@ -29,25 +29,26 @@ where s.model_id = %(model)s
 for update of s skip locked
 
 -- read_changes --
--- The smallest numbers of both tables. Never a remembered position: a late commit may have a smaller number. Sorted by
--- the worker: rows come nearly in order, and to find the last number is cheaper than to sort whole rows. How many fit
--- into the memory of a batch is told by a few of them.
-select q.seq, q.op, q.row_key, coalesce(mempair.bucket(q.row_key), 0), q.x, q.c, q.y, q.captured_at, q.subject
-from (select * from {a} union all select * from {b}) as q
-where q.seq > %(after)s and q.seq <= (
-    select max(s.seq)
-    from (
-        select n.seq from (select seq from {a} union all select seq from {b}) as n
-        where n.seq > %(after)s order by n.seq
-        limit (
-            select greatest(1000, least(%(rows)s, %(bytes)s::numeric / (100::numeric + avg(w.size))))::bigint
-            from (
-                select coalesce(pg_catalog.pg_column_size(x), 0) + coalesce(octet_length(c::text), 0) as size
-                from (select x, c from {a} union all select x, c from {b} limit 50) as few
-            ) as w
-        )
-    ) as s
+-- The chunks with the smallest numbers of both tables, as many as a batch may hold: by a running total of their rows and
+-- bytes, never by a sample. Never a remembered position: a late commit may have a smaller number. The last column says
+-- whether more is left. Sorted by the worker: to find the last number is cheaper than to sort whole chunks.
+with sized as materialized (
+    select q.seq, q.rows, 100 + coalesce(pg_catalog.pg_column_size(q.x), 0) + coalesce(pg_catalog.pg_column_size(q.c), 0)
+               + coalesce(pg_catalog.pg_column_size(q.keys), 0) as bytes
+    from (select seq, rows, x, c, keys from {a} union all select seq, rows, x, c, keys from {b}) as q
+    where q.seq > %(after)s
+), total as (
+    select s.seq, sum(s.rows) over up as rows, sum(s.bytes) over up as bytes, pg_catalog.row_number() over up as place
+    from sized s
+    window up as (order by s.seq)
+), batch as materialized (
+    select max(t.seq) filter (where t.place = 1 or (t.rows <= %(rows)s and t.bytes <= %(bytes)s)) as last, max(t.seq) as newest
+    from total t
 )
+select q.seq, q.op, q.rows, q.keys, array(select mempair.bucket(k) from pg_catalog.unnest(q.keys) k), q.x, q.c, q.y,
+       q.captured_at, q.subjects, b.last = b.newest
+from batch b
+join (select * from {a} union all select * from {b}) as q on q.seq > %(after)s and q.seq <= b.last
 
 -- delete_a --
 -- In the snapshot that read them, so exactly the rows that were read.
@@ -61,6 +62,11 @@ delete from {a} where seq = any (%(seqs)s)
 
 -- delete_some_b --
 delete from {b} where seq = any (%(seqs)s)
+
+-- put_back --
+-- What is left of a chunk, under its old number.
+insert into {a} (seq, op, rows, keys, x, c, y, captured_at, subjects)
+values (%(seq)s, %(op)s, %(rows)s, %(keys)s, %(x)s, %(c)s, %(y)s, %(captured_at)s, %(subjects)s)
 
 -- find_learned --
 -- How often each of these rows was learned; more than once only if a deletion escaped capture and the key came again.
@@ -178,10 +184,10 @@ close mempair_source
 
 -- pending_deletions --
 -- Deletions in the queue: an exact retrain serves those whose row had been learned, the others need nothing.
-select q.row_key, min(q.captured_at), (pg_catalog.array_agg(q.subject order by q.seq))[1]
-from (select * from {a} union all select * from {b}) as q
+select k.row_key, min(q.captured_at), (pg_catalog.array_agg(k.subject order by q.seq))[1]
+from (select * from {a} union all select * from {b}) as q, unnest(q.keys, q.subjects) as k(row_key, subject)
 where q.op = 2
-group by q.row_key
+group by k.row_key
 
 -- empty_a --
 -- Under REPEATABLE READ: what the retrain's snapshot of the source already contains, and nothing newer.
@@ -191,7 +197,7 @@ delete from {a}
 delete from {b}
 
 -- enqueue_source --
-insert into {a} (op, row_key, x, c, y) select 1, t.row_key, t.x, t.c, t.y from {rows} t where t.y is not null
+select mempair.enqueue_source(%(model)s)
 
 -- erase_queue --
 select mempair.erase_queue(%(model)s::integer)

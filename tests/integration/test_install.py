@@ -110,6 +110,77 @@ def test_an_upgrade_keeps_what_was_learned(empty_database: str) -> None:
         assert learned.find(connection, 2, ["key 7", "key 5001"]) == {"key 7": 1}
 
 
+# A model as versions before chunks left it: one queue row for each changed row.
+OLD_MODEL = """
+create table customers (id int primary key, age int, plan text, churned boolean);
+alter table customers rename age to years;
+insert into mempair.model (name, source, key_columns, features, numeric_features, text_features, target, loss,
+                           epsilon, delta, gamma)
+values ('churn', 'customers', '{id}', '{age,plan}', '{age}', '{plan}', 'churned', 'logistic', 1, 1e-6, 0.1);
+insert into mempair.queue values (1, 1);
+insert into mempair.state (model_id) values (1);
+insert into mempair.published (model_id, link) values (1, 'logistic');
+create sequence mempair.change_1_seq;
+create table mempair.change_1_a (seq bigint not null default nextval('mempair.change_1_seq'), op smallint not null,
+    row_key text, x float8[], c text[], y float8, captured_at timestamptz, subject text);
+create table mempair.change_1_b (like mempair.change_1_a including defaults);
+create index on mempair.change_1_a (captured_at) where captured_at is not null;
+create index on mempair.change_1_b (captured_at) where captured_at is not null;
+create function mempair.key_1(r customers) returns text language sql stable return (r).id::text;
+create function mempair.x_1(r customers) returns float8[] language sql stable
+return array[coalesce((r).years::integer::float8, 'NaN'::float8)]::float8[];
+create function mempair.c_1(r customers) returns text[] language sql stable return array[(r).plan::text];
+create function mempair.y_1(r customers) returns float8 language sql stable
+return case when (r).churned::boolean = true then 1 when (r).churned is not null then -1 end::float8;
+create function mempair.margin_1(r customers, intercept float8, weights float8[], levels text[], level_weights float8[])
+returns float8 language sql stable return intercept + weights[1] * (r).years::integer::float8;
+create view mempair.source_1 as select mempair.key_1(r) as row_key, mempair.x_1(r) as x, mempair.c_1(r) as c,
+    mempair.y_1(r) as y from customers r;
+create function mempair.guard_1() returns boolean language sql stable
+return 'mempair.x_1(customers)'::regprocedure is not null
+    and 'mempair.change_1_a'::regclass is not null and 'mempair.change_1_b'::regclass is not null;
+create function mempair.capture_1_insert() returns trigger language plpgsql as $$ begin
+    insert into mempair.change_1_a (op, row_key, x, c, y)
+    select 1, mempair.key_1(row(t.*)), mempair.x_1(row(t.*)), mempair.c_1(row(t.*)), mempair.y_1(row(t.*))
+    from new_rows t;
+    return null;
+end $$;
+create trigger mempair_1_after_insert after insert on customers referencing new table as new_rows for each statement
+when ('mempair.guard_1()'::regprocedure is not null) execute function mempair.capture_1_insert();
+insert into customers values (1, 30, 'basic', true), (2, 40, null, false);
+insert into mempair.change_1_b (op, captured_at) values (3, '2026-01-01');
+insert into mempair.change_1_b (op, row_key, x, c, y, captured_at, subject)
+values (2, '9', '{1}', '{pro}', 1, '2026-01-02', 'me');
+"""
+
+
+def test_an_upgrade_keeps_changes_that_wait_and_capture_goes_on(empty_database: str) -> None:
+    with psycopg.connect(empty_database) as connection:
+        connection.execute((directory("sql") / "install/before.sql").read_text())
+    migrate(empty_database, "0002")
+    with psycopg.connect(empty_database) as connection:
+        connection.execute(OLD_MODEL)
+    install(empty_database)
+    waiting = (
+        "select op, rows, keys, x, c, y, captured_at::date::text, subjects"
+        " from (select * from mempair.change_1_a union all select * from mempair.change_1_b) q order by seq"
+    )
+    with psycopg.connect(empty_database) as connection:
+        expected = [
+            (1, 1, ["1"], [[30.0]], [["basic"]], [1.0], None, None),
+            (1, 1, ["2"], [[40.0]], [[None]], [-1.0], None, None),
+            (3, 1, None, None, None, None, "2026-01-01", None),
+            (2, 1, ["9"], [[1.0]], [["pro"]], [1.0], "2026-01-02", ["me"]),
+        ]
+        assert connection.execute(waiting).fetchall() == expected
+        assert connection.execute("select changes, deletions from mempair.pending(1)").fetchone() == (4, 2)
+        connection.execute("insert into customers values (3, 50, 'pro', true)")
+        connection.execute("delete from customers where id = 1")
+        assert connection.execute(waiting).fetchall()[4] == (1, 1, ["3"], [[50.0]], [["pro"]], [1.0], None, None)
+        assert connection.execute("select changes, deletions from mempair.pending(1)").fetchone() == (6, 3)
+        assert connection.execute("select mempair.schema_changes(1)").fetchone() == (None,)
+
+
 def test_the_printed_script_equals_install(database: str, empty_database: str, tmp_path: Path) -> None:
     file = tmp_path / "install.sql"
     file.write_text(script(), encoding="utf-8")
@@ -168,7 +239,7 @@ def test_an_upgrade_keeps_models_working(database: str) -> None:
     assert snapshot(database) == before
     with psycopg.connect(database) as connection:
         connection.execute("insert into customers values (1, 30, true)")
-        assert connection.execute("select x from mempair.change_1_a").fetchall() == [([30.0],)]
+        assert connection.execute("select x from mempair.change_1_a").fetchall() == [([[30.0]],)]
 
 
 def test_a_schema_of_somebody_else_is_refused(empty_database: str, superuser: Callable[[str], str]) -> None:

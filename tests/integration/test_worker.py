@@ -307,16 +307,34 @@ def test_truncate_forgets_everything_and_begins_again(shop: Shop) -> None:
     shop.check_ledger()
 
 
-def test_rows_with_long_texts_make_small_batches(shop: Shop) -> None:
+def test_a_batch_is_as_large_as_its_rows_allow_not_as_the_first_ones_suggest(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "BATCH_BYTES", 1 << 20)
     shop.sql.execute("update mempair.model set status = 'paused'")
-    shop.sql.execute(FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat('x', 50000)"), [1, 5000])
+    shop.fill(1, 500)
+    shop.sql.execute(FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat('x', 180)"), [501, 10_000])
     with connect(shop.dsn) as connection:
         batch.prepare(connection)
         model = models.lease(connection, 1)
         assert model is not None
         found = changes.read(connection, model)
-    assert 1_200 < len(found) < 1_400  # 64 MB, of 50 kB and a little more each
-    assert found.seq.tolist() == list(range(1, len(found) + 1))
+        rest = changes.read(connection, model, after=int(found.seq[-1]))
+    assert 3_500 < len(found) < 5_500  # a megabyte, of 180 bytes and a little more each
+    assert not found.complete
+    assert len(found) + len(rest) == 10_000
+    assert not set(found.keys) & set(rest.keys)
+
+
+def test_a_text_of_any_length_costs_the_queue_little_and_stays_itself(shop: Shop) -> None:
+    long = FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat(chr(97 + i %% 2), 500000)")
+    shop.sql.execute(long, [1, 300])
+    assert shop.one("select pg_total_relation_size('mempair.change_1_a')") < 200_000
+    shop.work()
+    assert shop.learned() == shop.rows()
+    shop.sql.execute("delete from shop where id <= 3")
+    shop.work()
+    assert shop.learned() == shop.rows()
 
 
 def test_when_too_much_waits_the_table_is_read_instead_of_the_queue(
@@ -368,8 +386,9 @@ def test_rows_that_come_again_are_learned_once(shop: Shop) -> None:
     shop.fill(1, 300)
     shop.work()
     shop.sql.execute(
-        "insert into mempair.change_1_a (op, row_key, x, c, y)"
-        " select 1, s.row_key, s.x, s.c, s.y from mempair.source_1 s where s.row_key in ('7', '8', '9')"
+        "insert into mempair.change_1_a (op, rows, keys, x, c, y)"
+        " select 1, 3, array_agg(s.row_key), array_agg(s.x), array_agg(s.c), array_agg(s.y)"
+        " from mempair.source_1 s where s.row_key in ('7', '8', '9')"
     )
     shop.fill(301, 310)
     shop.work()
@@ -513,7 +532,7 @@ def test_a_retrain_that_serves_many_deletions_joins_by_hashing_whatever_the_plan
             with connect(shop.dsn) as other:
                 other.execute(query("join_by_hashing"))
                 plan = other.execute(
-                    "explain select from mempair.change_1_a q join mempair.learned l on l.row_key = q.row_key"
+                    "explain select from mempair.change_1_a q, unnest(q.keys) k join mempair.learned l on l.row_key = k"
                 )
                 plans.append("\n".join(line for (line,) in plan))
 

@@ -180,7 +180,7 @@ def test_our_trigger_functions_cannot_be_attached_to_another_table(stranger: psy
 
 def test_forged_events_cannot_be_written_or_sequenced(shared: Any, refused: Any) -> None:
     for kind in ("reader", "auditor", "stranger"):
-        refused(shared.as_(kind), "insert into mempair.change_1_a (op, row_key) values (2, '7')")
+        refused(shared.as_(kind), "insert into mempair.change_1_a (op, rows, keys) values (2, 1, '{7}')")
         refused(shared.as_(kind), "select nextval('mempair.change_1_seq')")
         refused(shared.as_(kind), "select mempair.capture_1_delete()")
         refused(shared.as_(kind), "select mempair.rotate_queue(1)")

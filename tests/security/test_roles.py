@@ -25,7 +25,7 @@ from mempair_db.worker.metrics import Metrics
 
 TABLES = (
     *("model", "former_model", "queue", "learned", "learned_keys", "state", "curvature", "published", "ledger"),
-    *("receipt", "rejected"),
+    *("receipt", "rejected", "capture", "escaped", "truncating"),
     *("worker", "granted", "installed", "alembic_version", "change_1_a", "change_1_b", "source_1"),
     *("model_status", "odometer", "errors"),
 )
@@ -80,7 +80,8 @@ def test_tables_can_be_read_and_written_exactly_as_listed(site: Any, kind: str) 
 
 # Beyond these, a role can execute nothing of ours.
 EXECUTES = {
-    "worker": r"mempair\.(find_model|pending|bucket|to_double|rotate_queue|erase_queue|expire_receipts"
+    "worker": r"mempair\.(find_model|pending|bucket|to_double|digest|short_key|category|enqueue_source|schema_changes"
+    r"|adopt_schema|rotate_queue|erase_queue|expire_receipts"
     r"|mark_dropped_sources|key_1|x_1|c_1|y_1)",
     "reader": r"(mempair\.(pending|predict|try_predict|predict_proba|predict_all)|(public\.)?mempair_(try_)?predict)",
     "auditor": r"mempair\.(pending|capacity|verify_odometer|ledger_body|ledger_number|ledger_bytes)",

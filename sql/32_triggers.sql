@@ -1,0 +1,262 @@
+-- The triggers of a model: what each operation appends to the queue.
+-- What is written here never asks in which order a row changed: the worker adds what came and subtracts what went. So a
+-- row that one statement changes twice, or a user's own trigger that runs before ours, comes out right by itself.
+
+-- The rows of a relation as a model sees them. The row expression reads columns by position, and so follows renames.
+create or replace function mempair.event_rows(model mempair.model, row_expression text, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select mempair.key_%1$s(%2$s) as key, %3$s as x, %4$s as c, mempair.y_%1$s(%2$s) as y, %5$s as subject from %6$s t',
+        model.id, row_expression,
+        case when model.numeric_features = '{}' then 'null::float8[]' else format('mempair.x_%s(%s)', model.id, row_expression) end,
+        case when model.text_features = '{}' then 'null::text[]' else format('mempair.c_%s(%s)', model.id, row_expression) end,
+        case when model.subject is null then 'null::text' else format('mempair.subject_%s(%s)', model.id, row_expression) end,
+        relation)
+$$;
+
+-- Such rows in chunks; labelled ones only. A statement of many rows reads its rows once and sorts nothing.
+create or replace function mempair.chunks_of(model mempair.model, op integer, rows text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format(
+        'select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s
+         from (select r.*, (row_number() over () - 1) / %6$s as chunk from (%7$s) as r where r.y is not null) as e
+         group by e.chunk',
+        op,
+        case when model.numeric_features = '{}' then 'null::float8[]' else 'array_agg(e.x)' end,
+        case when model.text_features = '{}' then 'null::text[]' else 'array_agg(e.c)' end,
+        case when op = 2 then 'clock_timestamp()' else 'null::timestamptz' end,
+        -- Whose row it was is only asked of rows that go: receipts are for them.
+        case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end,
+        mempair.chunk_rows(cardinality(model.numeric_features), cardinality(model.text_features)), rows)
+$$;
+
+-- One row as a chunk of its own, which most statements are: no counting, no grouping. The rows have an op as well.
+create or replace function mempair.chunk_of_one(model mempair.model, rows text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format(
+        'select e.op::smallint, 1, array[e.key], %1$s, %2$s, array[e.y], case e.op when 2 then clock_timestamp() end, %3$s
+         from (%4$s) as e where e.y is not null',
+        case when model.numeric_features = '{}' then 'null::float8[]' else 'array[e.x]' end,
+        case when model.text_features = '{}' then 'null::text[]' else 'array[e.c]' end,
+        case when model.subject is null then 'null::text[]' else 'case e.op when 2 then array[e.subject] end' end,
+        rows)
+$$;
+
+-- What an operation appends: the events of a statement that changed one row, and of one that changed many.
+-- An UPDATE is its old rows and its new rows without what is the same to the model on both sides, as multisets: never
+-- joined on the key, since one statement may change a row twice, and then both versions are on both sides.
+create or replace function mempair.capture_events(model mempair.model, operation text, row_expression text, out one text, out many text)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    old_rows text := mempair.event_rows(model, row_expression, 'old_rows');
+    new_rows text := mempair.event_rows(model, row_expression, 'new_rows');
+begin
+    if operation = 'insert' then
+        one := mempair.chunk_of_one(model, format('select 1 as op, r.* from (%s) as r', new_rows));
+        many := mempair.chunks_of(model, 1, new_rows);
+    elsif operation = 'delete' then
+        one := mempair.chunk_of_one(model, format('select 2 as op, r.* from (%s) as r', old_rows));
+        many := mempair.chunks_of(model, 2, old_rows);
+    else
+        one := mempair.chunk_of_one(model, format(
+            'select v.*
+             from (
+                 select o.key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.key, n.x, n.c, n.y
+                 from (%s) as o cross join (%s) as n
+                 where (o.key, o.x, o.c, o.y) is distinct from (n.key, n.x, n.c, n.y) offset 0
+             ) as p
+             cross join lateral (values (2, p.old_key, p.old_x, p.old_c, p.old_y, p.subject), (1, p.key, p.x, p.c, p.y, null))
+                 as v(op, key, x, c, y, subject)', old_rows, new_rows));
+        many := format(
+            'with net as materialized (
+                 select s.key, s.x, s.c, s.y, min(s.subject) as subject, sum(s.sign) as times
+                 from (select r.*, -1 as sign from (%1$s) as r union all select r.*, 1 from (%2$s) as r) as s
+                 group by s.key, s.x, s.c, s.y having sum(s.sign) <> 0
+             ) %3$s union all %4$s', old_rows, new_rows,
+            mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times')),
+            mempair.chunks_of(model, 1, mempair.repeated_rows('n.times')));
+    end if;
+end $$;
+
+-- The rows of "net" that are there so many times: nearly always once, which costs nothing extra.
+create or replace function mempair.repeated_rows(times text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select n.key, n.x, n.c, n.y, n.subject from net n where %1$s > 0
+                   union all
+                   select n.key, n.x, n.c, n.y, n.subject from net n cross join lateral generate_series(2, %1$s) where %1$s > 1', times)
+$$;
+
+-- The trigger functions of a model: for the table itself, for partitions, and for partitions whose columns have another order.
+create or replace function mempair.write_capture(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    operation text;
+    events record;
+    is_partitioned boolean := exists (select from pg_class c where c.oid = model.source and c.relkind = 'p');
+begin
+    foreach operation in array array['insert', 'update', 'delete'] loop
+        select * into events from mempair.capture_events(model, operation, 'row(t.*)');
+        perform mempair.write_trigger_function(model.id, operation, '', mempair.capture_body(model.id, operation, events.one, events.many));
+        if is_partitioned then
+            perform mempair.write_trigger_function(model.id, operation, '_part', mempair.only_in_partition(model.id,
+                mempair.capture_body(model.id, operation, events.one, events.many)));
+            -- Rare enough to be planned at every call: the text must name the partition, whatever it is called by then.
+            select * into events from mempair.capture_events(model, operation, 'row(t.*)::%2$s');
+            perform mempair.write_trigger_function(model.id, operation, '_odd', mempair.only_in_partition(model.id,
+                mempair.append_dynamically(model.id, events.many)));
+        end if;
+    end loop;
+    perform mempair.write_trigger_function(model.id, 'truncate', '', format('
+    if (select q.active from mempair.queue q where q.model_id = %1$s) = 0 then
+        insert into mempair.change_%1$s_a (op, rows, captured_at) values (3, 1, clock_timestamp());
+    else
+        insert into mempair.change_%1$s_b (op, rows, captured_at) values (3, 1, clock_timestamp());
+    end if;', model.id));
+    if is_partitioned then
+        perform mempair.write_partition_truncation(model);
+    end if;
+end $$;
+
+create or replace function mempair.write_trigger_function(model_id integer, operation text, variant text, body text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    execute format('create or replace function mempair.capture_%1$s_%2$s%3$s() returns trigger
+        language plpgsql security definer set search_path = pg_catalog, pg_temp as %4$L', model_id, operation, variant, format('
+declare
+    half smallint;
+    old_count bigint;
+    new_count bigint;
+begin%s
+    return null;
+end', body));
+    execute format('revoke all on function mempair.capture_%s_%s%s() from public', model_id, operation, variant);
+end $$;
+
+-- Append the events of a statement to the active queue table.
+-- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
+-- statements: with parameters, Postgres would plan each of the first five executions of a session anew.
+create or replace function mempair.capture_body(model_id integer, operation text, one text, many text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('
+    select q.active, %2$s, %3$s into half, old_count, new_count from mempair.queue q where q.model_id = %1$s;
+    if old_count + new_count = 0 then
+        return null;
+    elsif old_count < 2 and new_count < 2 then
+        if half = 0 then
+            insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %4$s;
+        else
+            insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %4$s;
+        end if;
+    elsif half = 0 then
+        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
+    else
+        insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
+    end if;', model_id,
+        case when operation = 'insert' then '0' else '(select count(*) from (select from old_rows limit 2) as few)' end,
+        case when operation = 'delete' then '0' else '(select count(*) from (select from new_rows limit 2) as few)' end,
+        one, many)
+$$;
+
+-- The same, with a statement made at every call: %1$s in the events is nothing, %2$s the relation.
+create or replace function mempair.append_dynamically(model_id integer, events text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('
+    execute format(%2$L, (select case q.active when 0 then ''a'' else ''b'' end from mempair.queue q where q.model_id = %1$s),
+                   tg_relid::regclass);', model_id,
+        format('insert into mempair.change_%s_%%1$s (op, rows, keys, x, c, y, captured_at, subjects) %s', model_id, events))
+$$;
+
+-- A partition that was detached keeps our triggers, but its rows are no longer the model's.
+create or replace function mempair.only_in_partition(model_id integer, body text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('
+    if (select m.source from mempair.model m where m.id = %s) not in (select pg_partition_ancestors(tg_relid)) then
+        return null;
+    end if;%s', model_id, body)
+$$;
+
+-- TRUNCATE of a partition deletes its rows, which are still there before it. TRUNCATE of the whole table fires the
+-- triggers of all partitions too, and leaves a note for them that one event will say it all.
+-- Where the rows cannot be read, by a snapshot older than the lock or because of somebody's policy, whose functions must
+-- not run with our rights, the model is read anew from what is left.
+create or replace function mempair.write_partition_truncation(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    perform mempair.write_trigger_function(model.id, 'truncating', '', format('
+    if tg_when = ''BEFORE'' then
+        insert into mempair.truncating (model_id) values (%1$s);
+    else
+        delete from mempair.truncating t where t.model_id = %1$s;
+    end if;', model.id));
+    perform mempair.write_trigger_function(model.id, 'truncate', '_part', mempair.only_in_partition(model.id, format('
+    if exists (select from mempair.truncating t where t.model_id = %1$s) then
+        return null;
+    elsif current_setting(''transaction_isolation'') not in (''read committed'', ''read uncommitted'') or row_security_active(tg_relid) then
+        insert into mempair.escaped (model_id, reason)
+        values (%1$s, format(''partition %%s was truncated where its rows could not be read'', tg_relid::regclass));
+        return null;
+    end if;%2$s', model.id, mempair.append_dynamically(model.id, mempair.chunks_of(model, 2,
+        mempair.event_rows(model, 't.*', 'only %2$s'))))));
+end $$;
+
+-- A user's write must never fail because a piece of ours is missing. So a function that is never called depends on
+-- everything capture uses, and the triggers depend on it by naming it in a condition that is always true: then
+-- "drop column ... cascade", which takes the extractors, takes the triggers too.
+create or replace function mempair.write_guard(model_id integer, source regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    needed text;
+begin
+    select string_agg(format('%L::regprocedure is not null', extractor), ' and ') into needed
+    from unnest(array['key', 'x', 'c', 'y', 'subject']) as name,
+         lateral to_regprocedure(format('mempair.%s_%s(%s)', name, model_id, source)) as extractor
+    where extractor is not null;
+    execute format('create or replace function mempair.guard_%1$s() returns boolean language sql stable parallel safe
+        return %2$s and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null',
+        model_id, needed);
+    execute format('revoke all on function mempair.guard_%s() from public', model_id);
+end $$;
+
+-- The triggers that a model needs. A statement fires the triggers of the table it names, so a partitioned table needs them
+-- at every level, and no statement is captured twice.
+create or replace function mempair.needed_triggers(model_id integer, source regclass)
+returns table (relation regclass, name text, timing text, operation text, transition text, function text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select p.relation, format('mempair_%s_%s_%s', needed_triggers.model_id, o.timing, o.function), o.timing, o.operation, o.transition,
+           format('capture_%s_%s%s', needed_triggers.model_id, o.function, case
+               when o.operation = 'truncate' or p.relation = source then ''
+               when mempair.column_names(p.relation) = mempair.column_names(source) then '_part'
+               else '_odd' end)
+    from mempair.partitions(source) p
+    join pg_class c on c.oid = p.relation
+    cross join (values
+        ('insert', 'after', 'insert', 'referencing new table as new_rows'),
+        ('update', 'after', 'update', 'referencing old table as old_rows new table as new_rows'),
+        ('delete', 'after', 'delete', 'referencing old table as old_rows'),
+        ('truncate', 'after', 'truncate', ''),
+        ('truncate', 'before', 'truncating', ''),
+        ('truncate', 'after', 'truncating', ''),
+        ('truncate', 'before', 'truncate_part', '')
+    ) as o(operation, timing, function, transition)
+    where c.relkind in ('r', 'p')
+      and (o.operation <> 'truncate'
+           or (o.function = 'truncate' and p.relation = source)
+           or (o.function = 'truncating' and p.relation = source and c.relkind = 'p')
+           or (o.function = 'truncate_part' and p.relation <> source and c.relkind = 'r'))
+$$;
+
+-- Put on the triggers that are not there.
+create or replace function mempair.attach_triggers(model_id integer, source regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    needed record;
+begin
+    perform mempair.write_guard(model_id, source);
+    for needed in
+        select n.* from mempair.needed_triggers(model_id, source) n
+        where not exists (select from pg_trigger t where t.tgrelid = n.relation and t.tgname = n.name)
+    loop
+        execute format('create trigger %1$I %2$s %3$s on %4$s %5$s for each statement
+            when (''mempair.guard_%6$s()''::regprocedure is not null) execute function mempair.%7$I()',
+            needed.name, needed.timing, needed.operation, needed.relation, needed.transition, model_id, needed.function);
+    end loop;
+end $$;

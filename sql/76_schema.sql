@@ -1,0 +1,182 @@
+-- Statements that change what a model reads of a row, or which rows are the model's, without changing a row: no trigger
+-- sees them. What the table looks like is kept beside the model, and compared.
+
+create or replace function mempair.base_type(type oid) returns oid
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with recursive step as (
+        select t.oid, t.typtype, t.typbasetype from pg_type t where t.oid = base_type.type
+        union all
+        select t.oid, t.typtype, t.typbasetype from step s join pg_type t on t.oid = s.typbasetype where s.typtype = 'd'
+    )
+    select s.oid from step s where s.typtype <> 'd'
+$$;
+
+-- What makes extractors yield what they yield, by the columns they hold: a rename changes nothing here. The order is that
+-- of the columns, which survives a dump.
+create or replace function mempair.schema_of(model mempair.model) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select jsonb_build_object(
+        'columns', (
+            select jsonb_agg(jsonb_build_object(
+                'labels', (select jsonb_agg(e.enumlabel order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid),
+                'expression', case when a.attgenerated <> '' then pg_get_expr(d.adbin, d.adrelid) end) order by a.attnum)
+            from (
+                select distinct n.refobjsubid
+                from pg_depend n
+                where n.classid = 'pg_proc'::regclass and n.refclassid = 'pg_class'::regclass and n.refobjid = model.source
+                  and n.refobjsubid > 0
+                  and n.objid in (select p.oid from pg_proc p
+                                  where p.pronamespace = 'mempair'::regnamespace
+                                    and p.proname in (select format('%s_%s', f, model.id) from unnest(array['key', 'x', 'c', 'y', 'subject']) f))
+            ) as used
+            join pg_attribute a on a.attrelid = model.source and a.attnum = used.refobjsubid
+            left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+            left join lateral mempair.base_type(a.atttypid) as t(oid) on true),
+        'unique', exists (
+            select from pg_index x
+            where x.indrelid = model.source and x.indisunique and x.indisvalid and x.indimmediate and x.indpred is null
+              and (select array_agg(a.attname::text order by a.attname)
+                   from unnest(x.indkey[0:x.indnkeyatts - 1]) k join pg_attribute a on a.attrelid = x.indrelid and a.attnum = k)
+                  = (select array_agg(k order by k) from unnest(mempair.extractor_columns('key', model.id)) k)),
+        'logged', (select c.relpersistence = 'p' from pg_class c where c.oid = model.source),
+        'whole', (select not c.relispartition from pg_class c where c.oid = model.source),
+        'subscribed', exists (select from pg_subscription_rel s where s.srrelid in (select p.relation from mempair.partitions(model.source) p)))
+$$;
+
+create or replace function mempair.partitions_of(model mempair.model) returns regclass[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(array_agg(p.relation order by p.relation::oid), '{}')
+    from mempair.partitions(model.source) p where p.relation <> model.source
+$$;
+
+-- Write what a model's generated functions are made for, and by which generator: an older one's are written anew.
+create or replace function mempair.store_schema(model mempair.model) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+    insert into mempair.capture (model_id, generator, schema, partitions)
+    values (model.id, 1, mempair.schema_of(model), mempair.partitions_of(model))
+    on conflict (model_id) do update
+    set generator = excluded.generator, schema = excluded.schema, partitions = excluded.partitions
+$$;
+
+-- After an upgrade, or when something of it was in disorder: write what capture needs anew, with the columns' present names.
+create or replace function mempair.rewrite_capture(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    present mempair.model := mempair.renamed(model);
+begin
+    -- A column was dropped with CASCADE: there is nothing to write, and drop_model takes the rest.
+    if present.key_columns is null or present.target is null or present.numeric_features || present.text_features = '{}' then
+        return;
+    end if;
+    perform mempair.write_extractors(present);
+    perform mempair.write_source_view(model);
+    perform mempair.write_capture(model);
+    perform mempair.write_guard(model.id, model.source);
+    if exists (select from mempair.wrong_triggers(model.id, model.source) w where w.problem = 'missing') then
+        perform mempair.reattach_triggers(model.id, model.source);
+    end if;
+    insert into mempair.capture (model_id, generator, schema, partitions)
+    values (model.id, 1, mempair.schema_of(model), mempair.partitions_of(model))
+    on conflict (model_id) do update set generator = excluded.generator;
+end $$;
+
+-- Whether one list can be made from another by leaving entries out: new values may join an enum, anywhere.
+create or replace function mempair.is_part_of(few jsonb, many jsonb) returns boolean
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select few = (select jsonb_agg(m.label order by m.place)
+                  from jsonb_array_elements(many) with ordinality as m(label, place) where few @> jsonb_build_array(m.label))
+$$;
+
+-- What is different from when the model's capture was written; NULL if nothing is.
+create or replace function mempair.schema_difference(stored mempair.capture, present jsonb, partitions regclass[]) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select string_agg(d.reason, '; ')
+    from (
+        select distinct case
+            when n.value is null then 'a column it reads was dropped'
+            when o.value -> 'expression' <> n.value -> 'expression' then 'the expression of a generated column was changed'
+            when o.value -> 'labels' <> 'null' and not mempair.is_part_of(o.value -> 'labels', n.value -> 'labels')
+                then 'values of an enum were renamed' end as reason
+        from jsonb_array_elements(stored.schema -> 'columns') with ordinality as o(value, place)
+        left join jsonb_array_elements(present -> 'columns') with ordinality as n(value, place) on n.place = o.place
+        union all
+        select reason
+        from (values
+            ('unique', 'no unique index guards its key any more'),
+            ('logged', 'the table became unlogged: a crash of the server empties it'),
+            ('whole', 'the table became a partition: statements on the table above it escape capture')
+        ) as flag(name, reason)
+        where (stored.schema -> name)::boolean and not (present -> name)::boolean
+        union all
+        select 'the table is filled by logical replication, which fires no statement triggers'
+        where (present -> 'subscribed')::boolean and not (stored.schema -> 'subscribed')::boolean
+        union all
+        select format('%s partitions were dropped or detached', count(*)) from unnest(stored.partitions) p
+        where p <> all (partitions) having count(*) > 0
+        union all
+        select format('partition %s was attached', p) from unnest(partitions) p where p <> all (stored.partitions)
+    ) as d
+    where d.reason is not null
+$$;
+
+-- Why a model must be read anew, NULL if it need not: statements that no trigger sees have changed its rows or what it
+-- reads of them. The worker asks this again and again, and answers with an exact retrain, which calls adopt_schema.
+-- Partitions that came get their triggers here; one that is still empty then needs nothing else.
+create or replace function mempair.schema_changes(model_id integer) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model;
+    stored mempair.capture;
+    present_partitions regclass[];
+begin
+    select m.* into model from mempair.model m join pg_class c on c.oid = m.source where m.id = schema_changes.model_id;
+    select c.* into stored from mempair.capture c where c.model_id = schema_changes.model_id;
+    if model.id is null or stored.model_id is null then
+        return null;
+    end if;
+    present_partitions := mempair.partitions_of(model);
+    if not present_partitions <@ stored.partitions then
+        stored := mempair.welcome_partitions(model, stored);
+    end if;
+    return nullif(concat_ws('; ', mempair.schema_difference(stored, mempair.schema_of(model), present_partitions),
+        (select string_agg(distinct e.reason, '; ') from mempair.escaped e where e.model_id = model.id)), '');
+end $$;
+
+-- Put triggers on partitions that came, if nobody writes to them this moment; count the empty ones in.
+create or replace function mempair.welcome_partitions(model mempair.model, stored mempair.capture) returns mempair.capture
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    relation regclass;
+    is_empty boolean;
+begin
+    foreach relation in array mempair.partitions_of(model) loop
+        continue when relation = any (stored.partitions);
+        begin
+            execute format('lock table only %s in share row exclusive mode nowait', relation);
+            perform mempair.attach_triggers(model.id, model.source);
+            if not row_security_active(relation) then
+                execute format('select not exists (select from only %s)', relation) into is_empty;
+                if is_empty then
+                    stored.partitions := stored.partitions || relation;
+                end if;
+            end if;
+        exception when lock_not_available or insufficient_privilege or object_in_use then
+            null;  -- the next look finds it again
+        end;
+    end loop;
+    update mempair.capture c set partitions = stored.partitions where c.model_id = model.id;
+    return stored;
+end $$;
+
+-- For the transaction of an exact retrain: its snapshot of the table is what the model now knows.
+create or replace function mempair.adopt_schema(model_id integer) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    model mempair.model;
+begin
+    select m.* into model from mempair.model m join pg_class c on c.oid = m.source where m.id = adopt_schema.model_id;
+    if model.id is not null then
+        perform mempair.store_schema(model);
+        delete from mempair.escaped e where e.model_id = model.id;
+    end if;
+end $$;
