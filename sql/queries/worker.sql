@@ -4,8 +4,8 @@
 -- models --
 -- Every model that has something to do, in the order of its number. What waits is counted only where it may be much.
 select m.id, m.name, m.status, m.reason, m.on_exhausted, s.rows_learned,
-       case when pg_catalog.pg_relation_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
-               + pg_catalog.pg_relation_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
+       case when pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
+               + pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
             then (select p.changes from mempair.pending(m.id) p) else 0 end
 from mempair.model m
 join mempair.state s on s.model_id = m.id
