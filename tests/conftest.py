@@ -1,30 +1,26 @@
 """Fixtures on a real server.
 
-`database` is what most tests want: the DSN of a fresh database with schema mempair, as an owner who is no superuser.
+`database` is the DSN of a fresh database with schema mempair, as an owner who is no superuser; `world` is what can be
+done there (`tests/world.py`), and `shop` the same with a table and a model, which is what most tests want.
 The server is the one of `MEMPAIR_TEST_DSN` (a superuser's), else an embedded one, else one in a container. Whatever a
 run of pytest starts ends with it; parallel workers (`-n 2`) share one embedded server, and each has its own template.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db import errors, settings
 from mempair_db.embedded.server import Server
+from tests.world import CHURN, SHOP, World, fresh_database, opened
 
-OWNER = "mempair_owner"
-OWNER_PASSWORD = "owner"
 FAST = {"fsync": "off", "full_page_writes": "off"}
 
 
@@ -108,23 +104,15 @@ def empty_database(server_dsn: str) -> Iterator[str]:
         yield dsn
 
 
-@contextlib.contextmanager
-def fresh_database(server_dsn: str, template: str) -> Iterator[str]:
-    name = f"test_{secrets.token_hex(8)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        make_owner(connection)
-        create = sql.SQL("create database {} template {} owner {}")
-        connection.execute(create.format(*map(sql.Identifier, (name, template, OWNER))))
-    try:
-        yield make_conninfo(server_dsn, dbname=name, user=OWNER, password=OWNER_PASSWORD)
-    finally:
-        with psycopg.connect(server_dsn, autocommit=True) as connection:
-            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+@pytest.fixture
+def world(database: str) -> Iterator[World]:
+    """A fresh database to act in."""
+    with opened(database) as world:
+        yield world
 
 
-def make_owner(connection: psycopg.Connection) -> None:
-    if connection.execute("select from pg_roles where rolname = %s", [OWNER]).rowcount == 0:
-        create = sql.SQL("create role {} login password {}").format(sql.Identifier(OWNER), OWNER_PASSWORD)
-        # Another worker may be faster.
-        with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-            connection.execute(create)
+@pytest.fixture
+def shop(world: World) -> World:
+    """Table `shop`, still empty, and model `churn` on it."""
+    world(SHOP, CHURN)
+    return world

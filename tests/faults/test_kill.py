@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from .conftest import STRIKER, Story, same
+from tests.world import same
+
+from .conftest import STRIKER, Story
 
 POINTS = [
     "leased",
@@ -30,7 +32,7 @@ def mixed_batch(story: Story) -> None:
     story.sql.execute("update shop set age = age + 1 where id = 13")
     story.fill(4000, 4000)
     story.sql.execute("delete from shop where id = 4000")
-    story.sql.execute("insert into shop values (5000, 'infinity', 1, true)")
+    story.sql.execute("insert into shop (id, age, spend, churned) values (5000, 'infinity', 1, true)")
     story.fill(3051, 3060)
 
 
@@ -55,7 +57,7 @@ def test_a_worker_killed_in_a_batch_leaves_all_of_it_or_nothing(story: Story, po
     assert checkpoint is not None
     story.fill(6000, 6100)
     story.work()
-    assert same(story.state(), story.replay_since(checkpoint))
+    assert same(story.state(), story.replay(checkpoint))
 
 
 @pytest.mark.parametrize("point", ["read", "stepped", "state written", "committed"])

@@ -22,8 +22,9 @@ from mempair_db.database.install import install
 from mempair_db.embedded.server import Server
 from mempair_db.ledger import record
 from mempair_db.worker.loop import Worker
+from tests.world import CHURN, SHOP, same
 
-from .conftest import CREATE, Story, ended, same
+from .conftest import Story, ended
 
 Strike = Callable[[str, Callable[[], object]], None]
 
@@ -137,7 +138,8 @@ def test_a_server_that_goes_down_and_comes_back_finds_the_worker_again(server_ho
     dsn = server.start()
     install(dsn)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(CREATE)
+        connection.execute(SHOP)
+        connection.execute(CHURN)
     worker = Worker(lambda: Server(server_home).start(), idle=0.02)
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -219,7 +221,7 @@ def test_four_racing_workers_with_one_killed_apply_everything_once(story: Story)
         workers[0].wait()
     assert codes == [0, 0, 0]
     story.check_done()
-    assert same(story.state(), story.replay_since(checkpoint))
+    assert same(story.state(), story.replay(checkpoint))
 
 
 def test_a_clock_that_is_set_back_a_year_changes_nothing_but_the_times(

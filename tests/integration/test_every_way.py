@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
 from mempair_db.worker.loop import Worker
+from tests.world import World
 
 FEATURES = "target => 'y', features => array['x'], lambda => 0.1, gamma => 0.5, calibration_rows => 100"
 FILL = "insert into {} (id, x, y) select i, i % 17, i * 7919 % 17 < 8 from generate_series({}, {}) i"
 
 
-class Desk:
-    """Types SQL at a database; the worker runs when asked."""
-
-    def __init__(self, dsn: str, connection: psycopg.Connection[Any]) -> None:
-        self.dsn = dsn
-        self.sql = connection
-
-    def __call__(self, *statements: str) -> None:
-        for statement in statements:
-            self.sql.execute(statement)
+class Desk(World):
+    """Tables of any kind, and a model on one of them."""
 
     def model(self, table: str, name: str = "m", options: str = "") -> None:
         self(f"select mempair.create_model('{name}', '{table}', {FEATURES}{options})")
 
-    def fill(self, table: str, first: int, last: int) -> None:
+    def insert(self, table: str, first: int, last: int) -> None:
         self(FILL.format(table, first, last))
-
-    def learned(self, name: str = "m") -> set[str]:
-        """Let the worker run, then tell what it knows."""
-        Worker(self.dsn).run_once()
-        rows = self.sql.execute(
-            "select l.row_key from mempair.learned l join mempair.model m on m.id = l.model_id where m.name = %s",
-            [name],
-        )
-        return {key for (key,) in rows}
 
     def keys(self, table: str, key: str = "id::text") -> set[str]:
         return {
@@ -48,14 +31,14 @@ class Desk:
 
     def check(self, table: str = "t") -> None:
         """Compare; the sets, not the numbers, so that nothing can make up for anything else."""
-        assert self.learned() == self.keys(table)
+        self.work()
+        assert self.learned("m") == self.keys(table)
         assert self.sql.execute("select * from mempair.reconcile('m')").fetchall() == []
 
 
 @pytest.fixture
-def desk(database: str) -> Iterator[Desk]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield Desk(database, connection)
+def desk(world: World) -> Desk:
+    return Desk(world.dsn, world.sql)
 
 
 @pytest.fixture
@@ -63,7 +46,7 @@ def table(desk: Desk) -> Desk:
     """Table t with 300 learned rows."""
     desk("create table t (id integer primary key, x float8, y boolean, note text)")
     desk.model("t")
-    desk.fill("t", 1, 300)
+    desk.insert("t", 1, 300)
     desk.check()
     return desk
 
@@ -136,7 +119,7 @@ def test_a_cascade_from_a_parent_and_a_truncate_cascade(desk: Desk) -> None:
     desk("create table parent (id integer primary key)", "insert into parent select generate_series(1, 300)")
     desk("create table t (id integer primary key references parent on delete cascade, x float8, y boolean)")
     desk.model("t")
-    desk.fill("t", 1, 300)
+    desk.insert("t", 1, 300)
     desk.check()
     desk("delete from parent where id <= 7")
     desk.check()
@@ -150,7 +133,7 @@ def test_constraints_that_are_checked_at_commit(desk: Desk) -> None:
     desk("alter table other add foreign key (t) references t deferrable initially deferred")
     desk.model("t")
     desk("begin", "insert into other values (1, 7)")
-    desk.fill("t", 1, 300)
+    desk.insert("t", 1, 300)
     desk("commit")
     desk.check()
     desk("begin", "delete from t where id = 7")
@@ -175,8 +158,8 @@ def parts(desk: Desk) -> Desk:
         "create table high partition of t for values from (1000) to (2000)",
     )
     desk.model("t")
-    desk.fill("t", 1, 200)
-    desk.fill("t", 1001, 1200)
+    desk.insert("t", 1, 200)
+    desk.insert("t", 1001, 1200)
     desk.check()
     return desk
 
@@ -207,6 +190,7 @@ def test_a_partition_attached_later_is_found_and_captured_from_then_on(parts: De
     parts("create table more (id integer not null, x float8, y boolean)", FILL.format("more", 2001, 2050))
     parts("alter table t attach partition more for values from (2000) to (3000)")
     parts("insert into t values (2500, 1, true)")  # statements on the table are captured all the same
+    parts.work()
     assert "2500" in parts.learned()
     assert reconciled(parts) == ["rows that were never captured", "triggers missing or disabled"]
     parts("insert into more values (2600, 1, true)", "delete from more where id = 2001")
@@ -225,6 +209,7 @@ def test_writes_of_a_replica_are_found(table: Desk, superuser: Callable[[str], s
         replica.execute("set session_replication_role = replica")
         replica.execute("insert into t values (1001, 1, true)")
         replica.execute("delete from t where id = 7")
+    table.work()
     assert table.learned() != table.keys("t")
     assert reconciled(table) == ["rows that were never captured", "deletions that were never captured"]
 
@@ -240,6 +225,7 @@ def test_reconcile_without_repair_changes_nothing(table: Desk) -> None:
     table("alter table t disable trigger user", "delete from t where id = 7")
     first = table.sql.execute("select * from mempair.reconcile('m')").fetchall()
     assert first == table.sql.execute("select * from mempair.reconcile('m')").fetchall()
+    table.work()
     assert "7" in table.learned()
 
 
@@ -261,8 +247,10 @@ def test_keys_of_every_kind(desk: Desk, columns: str, inserted: str, values: str
     desk(f"create table t ({columns}, x float8, y boolean)")
     desk.model("t")
     desk(f"insert into t ({inserted}, x, y) select {values}, i % 17, i % 3 = 0 from generate_series(1, 300) i")
+    desk.work()
     assert desk.learned() == desk.keys("t", key)
     desk("delete from t where x = 3", "update t set x = x + 1 where x = 5")
+    desk.work()
     assert desk.learned() == desk.keys("t", key)
 
 
@@ -337,8 +325,9 @@ def test_a_dropped_table_counts_as_erased_and_predictions_stop(table: Desk) -> N
 
 def test_backfill_while_others_write_loses_and_doubles_nothing(desk: Desk) -> None:
     desk("create table t (id integer primary key, x float8, y boolean)")
-    desk.fill("t", 1, 20_000)
+    desk.insert("t", 1, 20_000)
     desk.model("t", options=", backfill => false")
+    desk.work()
     assert desk.learned() == set()
     stop = threading.Event()
 
@@ -370,7 +359,7 @@ def test_backfill_while_others_write_loses_and_doubles_nothing(desk: Desk) -> No
 
 
 def test_a_long_queue_is_counted_exactly(table: Desk) -> None:
-    table.fill("t", 1001, 251_000)
+    table.insert("t", 1001, 251_000)
     table("delete from t where id <= 20")
     changes, deletions = table.sql.execute(
         "select pending_changes, pending_deletions from mempair.model_status"

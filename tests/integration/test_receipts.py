@@ -8,7 +8,7 @@ import hmac
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from mempair_db import cli, errors
 from mempair_db.ledger import keys, notes, receipts
 from mempair_db.pages import receipt as page
 from mempair_db.pair.odometer import UNITS, epsilon_of
-from mempair_db.worker.loop import Worker
 from mempair_db.worker.retrain import retrain
+from tests.world import World
 
 KEY = keys.SigningKey.new("db.example.org")
 OTHER = keys.SigningKey.new("db.example.org")
@@ -35,19 +35,12 @@ select mempair.create_model('late', 'orders', target => 'late', features => arra
 """
 
 
-class Orders:
-    """A table of orders, a model on it, and a worker that runs when asked."""
-
-    def __init__(self, dsn: str, connection: psycopg.Connection[Any]) -> None:
-        self.dsn = dsn
-        self.sql = connection
+class Orders(World):
+    """A table of orders, and the receipts of those that were deleted."""
 
     def declare(self, unlearner: str = "symmetric", subject: str | None = None) -> None:
         self.sql.execute(DECLARE, [unlearner, subject])
         self.work()
-
-    def work(self) -> None:
-        Worker(self.dsn).run_once()
 
     def delete(self, condition: str) -> None:
         self.sql.execute(f"delete from orders where {condition}")
@@ -55,9 +48,7 @@ class Orders:
 
     def document(self, key: str) -> dict[str, Any]:
         """What the database says."""
-        row = self.sql.execute("select mempair.receipt('late', %s)", [key]).fetchone()
-        assert row is not None
-        return row[0] or {}
+        return self.one("select mempair.receipt('late', %s)", key) or {}
 
     def issue(self, key: str, *, consume: bool = False) -> dict[str, Any]:
         """The signed receipt."""
@@ -68,10 +59,9 @@ class Orders:
 
 
 @pytest.fixture
-def orders(database: str) -> Iterator[Orders]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(ORDERS)
-        yield Orders(database, connection)
+def orders(world: World) -> Orders:
+    world(ORDERS)
+    return Orders(world.dsn, world.sql)
 
 
 def test_a_receipt_is_checked_offline_with_the_public_key_and_the_key_value(orders: Orders) -> None:

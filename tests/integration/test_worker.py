@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import psycopg
@@ -13,100 +12,14 @@ import pytest
 from mempair_db.database import faults, models
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
-from mempair_db.ledger.record import Outcome
-from mempair_db.pair.model import CertifiedPair
-from mempair_db.pair.state import State
 from mempair_db.worker import batch, changes, loop
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.retrain import retrain
-
-CREATE = """
-create table shop (id integer primary key, age float8, plan text, spend numeric, note text, churned boolean);
-"""
-DECLARE = """
-select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'],
-                            lambda => 0.01, calibration_rows => 200, gamma => 0.3)
-"""
-FILL = """
-insert into shop
-select i, 20 + i * 7919 %% 50, (array['basic', 'plus', 'pro'])[1 + i %% 3], i * 104729 %% 1000 / 10.0, 'n',
-       (i * 7919 %% 50) + (i * 31 %% 17) < 32
-from generate_series(%s::integer, %s::integer) i
-"""
+from tests.world import FILL, World, same
 
 
-class Shop:
-    """A table with a model on it, and a worker that runs when asked."""
-
-    def __init__(self, dsn: str, connection: psycopg.Connection[Any]) -> None:
-        self.dsn = dsn
-        self.sql = connection
-        self.outcomes: list[Outcome] = []
-
-    def work(self) -> None:
-        Worker(self.dsn, report=lambda _, outcome: self.outcomes.append(outcome)).run_once()
-
-    def fill(self, first: int, last: int) -> None:
-        self.sql.execute(FILL, [first, last])
-
-    def one(self, statement: str, *values: Any) -> Any:
-        row = self.sql.execute(statement, values).fetchone()
-        assert row is not None
-        return row[0] if len(row) == 1 else row
-
-    def learned(self) -> set[str]:
-        return {key for (key,) in self.sql.execute("select row_key from mempair.learned")}
-
-    def rows(self) -> set[str]:
-        return {key for (key,) in self.sql.execute("select id::text from shop where churned is not null")}
-
-    def kinds(self) -> list[tuple[str, int]]:
-        return self.sql.execute("select kind, rows from mempair.ledger where kind <> 'purged' order by seq").fetchall()
-
-    def pair(self) -> CertifiedPair:
-        with connect(self.dsn) as connection:
-            batch.prepare(connection)
-            model = models.lease(connection, 1)
-            assert model is not None
-            return model.pair
-
-    def replay(self) -> State:
-        """What the epoch's constants make of the learned rows, in the order of their ticks."""
-        pair = self.pair()
-        assert pair.epoch is not None
-        rows = self.sql.execute(
-            "select age, spend::float8, plan, case when churned then 1 else -1 end from shop s "
-            "join mempair.learned l on l.row_key = s.id::text order by l.tick"
-        ).fetchall()
-        fresh = CertifiedPair(pair.parameters)
-        fresh.start(pair.epoch)
-        numbers, targets = np.array([row[:2] for row in rows]), np.array([row[3] for row in rows], float)
-        fresh.apply(np.ones(len(rows), np.int16), numbers, targets, [[row[2]] for row in rows])
-        return fresh.arrays
-
-    def check_ledger(self) -> None:
-        assert self.sql.execute("select * from mempair.verify_odometer('churn')").fetchall() == []
-        spent, total, last = self.one(
-            "select s.spent, (select coalesce(sum(rho), 0) from mempair.ledger l where l.epoch = s.epoch),"
-            " (select rho_spent from mempair.ledger order by seq desc limit 1) from mempair.state s"
-        )
-        assert spent == total == last
-
-
-@pytest.fixture
-def shop(database: str) -> Iterator[Shop]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(CREATE)
-        connection.execute(DECLARE)
-        yield Shop(database, connection)
-
-
-def same(one: State, other: State) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: Shop) -> None:
+def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: World) -> None:
     shop.fill(1, 199)
     shop.work()
     assert shop.learned() == set()
@@ -117,14 +30,14 @@ def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: Shop) 
     assert shop.kinds()[:2] == [("calibrated", 200), ("learned", 200)]
 
 
-def test_the_live_state_is_the_replay_of_the_learned_rows_bit_for_bit(shop: Shop) -> None:
+def test_the_live_state_is_the_replay_of_the_learned_rows_bit_for_bit(shop: World) -> None:
     for first in range(1, 2001, 500):
         shop.fill(first, first + 499)
         shop.work()
     assert same(shop.pair().arrays, shop.replay())
 
 
-def test_the_size_of_batches_does_not_change_a_bit(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_batches_does_not_change_a_bit(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.fill(1, 300)
     shop.work()
     monkeypatch.setattr(changes, "BATCH_BYTES", 1)  # the smallest batches: 1,000 events
@@ -134,7 +47,7 @@ def test_the_size_of_batches_does_not_change_a_bit(shop: Shop, monkeypatch: pyte
     assert same(shop.pair().arrays, shop.replay())
 
 
-def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: Shop) -> None:
+def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: World) -> None:
     shop.sql.execute("select mempair.alter_model('churn', gamma => 0.05)")
     shop.fill(1, 300)
     shop.work()
@@ -153,7 +66,7 @@ def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: Shop) -
         )
 
 
-def test_a_deletion_is_unlearned_with_noise_and_entered_in_the_ledger(shop: Shop) -> None:
+def test_a_deletion_is_unlearned_with_noise_and_entered_in_the_ledger(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     before = shop.pair().arrays
@@ -173,7 +86,7 @@ def test_a_deletion_is_unlearned_with_noise_and_entered_in_the_ledger(shop: Shop
     shop.check_ledger()
 
 
-def test_the_receipt_opens_the_ledgers_tag(shop: Shop) -> None:
+def test_the_receipt_opens_the_ledgers_tag(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.sql.execute("delete from shop where id = 42")
@@ -185,7 +98,7 @@ def test_the_receipt_opens_the_ledgers_tag(shop: Shop) -> None:
     assert hmac.digest(bytes.fromhex(receipt["deletions"][0]["salt"]), b"42", "sha256") == tag
 
 
-def test_an_insert_and_its_delete_before_the_worker_ran_cancel_out_for_free(shop: Shop) -> None:
+def test_an_insert_and_its_delete_before_the_worker_ran_cancel_out_for_free(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.fill(5000, 5000)
@@ -196,7 +109,7 @@ def test_an_insert_and_its_delete_before_the_worker_ran_cancel_out_for_free(shop
     assert same(shop.pair().arrays, shop.replay())
 
 
-def test_deleting_a_row_that_was_never_learned_is_free(shop: Shop) -> None:
+def test_deleting_a_row_that_was_never_learned_is_free(shop: World) -> None:
     shop.fill(1, 3000)
     shop.sql.execute("insert into shop values (9999, 'infinity', 'pro', 1, 'n', true)")
     shop.work()
@@ -207,7 +120,7 @@ def test_deleting_a_row_that_was_never_learned_is_free(shop: Shop) -> None:
     assert shop.one("select detail from mempair.ledger where kind = 'cancelled'") == "never learned"
 
 
-def test_an_update_unlearns_the_old_row_and_learns_the_new_one(shop: Shop) -> None:
+def test_an_update_unlearns_the_old_row_and_learns_the_new_one(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.sql.execute("update shop set age = age + 1 where id = 7")
@@ -219,7 +132,7 @@ def test_an_update_unlearns_the_old_row_and_learns_the_new_one(shop: Shop) -> No
     shop.check_ledger()
 
 
-def test_several_updates_of_one_row_in_one_batch_cost_one_deletion(shop: Shop) -> None:
+def test_several_updates_of_one_row_in_one_batch_cost_one_deletion(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     for _ in range(3):
@@ -228,7 +141,7 @@ def test_several_updates_of_one_row_in_one_batch_cost_one_deletion(shop: Shop) -
     assert (shop.outcomes[-1].learned, shop.outcomes[-1].unlearned) == (1, 1)
 
 
-def test_rows_with_missing_values_are_rejected_by_key_and_reason_alone(shop: Shop) -> None:
+def test_rows_with_missing_values_are_rejected_by_key_and_reason_alone(shop: World) -> None:
     shop.fill(1, 300)
     shop.sql.execute("insert into shop values (9001, null, 'pro', 1, 'n', true), (9002, 30, null, 1, 'n', true)")
     shop.sql.execute("insert into shop values (9003, 30, 'pro', 1, 'n', null)")
@@ -240,7 +153,7 @@ def test_rows_with_missing_values_are_rejected_by_key_and_reason_alone(shop: Sho
     assert shop.learned() == shop.rows() - {"9001", "9002"}
 
 
-def test_when_the_budget_is_spent_the_model_is_retrained_exactly_and_no_deletion_is_lost(shop: Shop) -> None:
+def test_when_the_budget_is_spent_the_model_is_retrained_exactly_and_no_deletion_is_lost(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.sql.execute("delete from shop where id <= 40")
@@ -259,7 +172,7 @@ def test_when_the_budget_is_spent_the_model_is_retrained_exactly_and_no_deletion
     shop.check_ledger()
 
 
-def test_a_model_that_halts_keeps_its_deletions_waiting_until_it_is_retrained(shop: Shop) -> None:
+def test_a_model_that_halts_keeps_its_deletions_waiting_until_it_is_retrained(shop: World) -> None:
     shop.sql.execute("update mempair.model set on_exhausted = 'halt'")
     shop.fill(1, 3000)
     shop.work()
@@ -278,7 +191,7 @@ def test_a_model_that_halts_keeps_its_deletions_waiting_until_it_is_retrained(sh
     assert shop.learned() == shop.rows()
 
 
-def test_a_retrain_that_is_told_to_stop_leaves_the_old_epoch_and_the_request(shop: Shop) -> None:
+def test_a_retrain_that_is_told_to_stop_leaves_the_old_epoch_and_the_request(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     before = shop.pair().arrays
@@ -294,7 +207,7 @@ def test_a_retrain_that_is_told_to_stop_leaves_the_old_epoch_and_the_request(sho
     assert shop.learned() == shop.rows()
 
 
-def test_truncate_forgets_everything_and_begins_again(shop: Shop) -> None:
+def test_truncate_forgets_everything_and_begins_again(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.fill(4000, 4100)
@@ -308,7 +221,7 @@ def test_truncate_forgets_everything_and_begins_again(shop: Shop) -> None:
 
 
 def test_a_batch_is_as_large_as_its_rows_allow_not_as_the_first_ones_suggest(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "BATCH_BYTES", 1 << 20)
     shop.sql.execute("update mempair.model set status = 'paused'")
@@ -326,7 +239,7 @@ def test_a_batch_is_as_large_as_its_rows_allow_not_as_the_first_ones_suggest(
     assert not set(found.keys) & set(rest.keys)
 
 
-def test_a_text_of_any_length_costs_the_queue_little_and_stays_itself(shop: Shop) -> None:
+def test_a_text_of_any_length_costs_the_queue_little_and_stays_itself(shop: World) -> None:
     long = FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat(chr(97 + i %% 2), 500000)")
     shop.sql.execute(long, [1, 300])
     assert shop.one("select pg_total_relation_size('mempair.change_1_a')") < 200_000
@@ -338,7 +251,7 @@ def test_a_text_of_any_length_costs_the_queue_little_and_stays_itself(shop: Shop
 
 
 def test_when_too_much_waits_the_table_is_read_instead_of_the_queue(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "BACKLOG", 2_000)
     monkeypatch.setattr(loop, "BACKLOG_BYTES", 0)
@@ -369,7 +282,7 @@ def test_a_long_queue_beside_many_more_learned_rows_is_worked_off() -> None:
     assert not turn._replace(waiting=2_000_000, learned=100_000_000).overwhelmed
 
 
-def test_a_retrain_with_too_few_rows_left_waits_for_more(shop: Shop) -> None:
+def test_a_retrain_with_too_few_rows_left_waits_for_more(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.sql.execute("delete from shop where id > 100")
@@ -382,7 +295,7 @@ def test_a_retrain_with_too_few_rows_left_waits_for_more(shop: Shop) -> None:
     assert shop.learned() == shop.rows()
 
 
-def test_rows_that_come_again_are_learned_once(shop: Shop) -> None:
+def test_rows_that_come_again_are_learned_once(shop: World) -> None:
     shop.fill(1, 300)
     shop.work()
     shop.sql.execute(
@@ -400,7 +313,7 @@ def test_rows_that_come_again_are_learned_once(shop: Shop) -> None:
 
 
 def test_a_row_that_came_again_after_a_deletion_that_escaped_capture_is_forgotten_by_a_retrain_only(
-    shop: Shop, superuser: Callable[[str], str]
+    shop: World, superuser: Callable[[str], str]
 ) -> None:
     shop.fill(1, 3000)
     shop.work()
@@ -425,7 +338,7 @@ def test_a_row_that_came_again_after_a_deletion_that_escaped_capture_is_forgotte
     shop.check_ledger()
 
 
-def test_reconcile_repairs_what_was_learned_twice(shop: Shop, superuser: Callable[[str], str]) -> None:
+def test_reconcile_repairs_what_was_learned_twice(shop: World, superuser: Callable[[str], str]) -> None:
     shop.fill(1, 3000)
     shop.work()
     with psycopg.connect(superuser(shop.dsn), autocommit=True) as admin:
@@ -443,7 +356,7 @@ def test_reconcile_repairs_what_was_learned_twice(shop: Shop, superuser: Callabl
     assert shop.learned() == shop.rows()
 
 
-def test_a_late_commit_with_a_smaller_number_is_not_lost(shop: Shop) -> None:
+def test_a_late_commit_with_a_smaller_number_is_not_lost(shop: World) -> None:
     shop.fill(1, 300)
     shop.work()
     with psycopg.connect(shop.dsn) as late:
@@ -455,7 +368,7 @@ def test_a_late_commit_with_a_smaller_number_is_not_lost(shop: Shop) -> None:
     assert shop.learned() == shop.rows()
 
 
-def test_two_workers_on_one_model_apply_every_change_once(shop: Shop) -> None:
+def test_two_workers_on_one_model_apply_every_change_once(shop: World) -> None:
     shop.fill(1, 300)
     shop.work()
     workers = [Worker(shop.dsn, idle=0.01) for _ in range(3)]
@@ -475,7 +388,7 @@ def test_two_workers_on_one_model_apply_every_change_once(shop: Shop) -> None:
     shop.check_ledger()
 
 
-def test_while_another_transaction_has_the_model_a_batch_does_nothing(shop: Shop) -> None:
+def test_while_another_transaction_has_the_model_a_batch_does_nothing(shop: World) -> None:
     shop.fill(1, 300)
     with psycopg.connect(shop.dsn) as other, connect(shop.dsn, autocommit=True) as connection:
         other.execute("select from mempair.state for update")
@@ -483,7 +396,7 @@ def test_while_another_transaction_has_the_model_a_batch_does_nothing(shop: Shop
         assert not apply_batch(connection, 1).worked
 
 
-def test_a_paused_model_captures_but_does_not_learn(shop: Shop) -> None:
+def test_a_paused_model_captures_but_does_not_learn(shop: World) -> None:
     shop.fill(1, 300)
     shop.sql.execute("select mempair.pause_model('churn')")
     shop.work()
@@ -493,7 +406,7 @@ def test_a_paused_model_captures_but_does_not_learn(shop: Shop) -> None:
     assert shop.learned() == shop.rows()
 
 
-def test_after_a_deletion_the_queue_tables_are_physically_empty(shop: Shop) -> None:
+def test_after_a_deletion_the_queue_tables_are_physically_empty(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.sql.execute("delete from shop where id = 42")
@@ -520,7 +433,7 @@ def test_a_numeric_target_is_learned_as_a_regression(database: str) -> None:
 
 
 def test_a_retrain_that_serves_many_deletions_joins_by_hashing_whatever_the_planner_believes(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.fill(1, 3000)
     shop.work()
@@ -542,7 +455,7 @@ def test_a_retrain_that_serves_many_deletions_joins_by_hashing_whatever_the_plan
     assert shop.learned() == shop.rows()
 
 
-def test_after_many_inserts_the_queue_tables_are_emptied_too_so_that_later_batches_stay_fast(shop: Shop) -> None:
+def test_after_many_inserts_the_queue_tables_are_emptied_too_so_that_later_batches_stay_fast(shop: World) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.fill(3001, 6000)  # an ordinary batch, nothing to report
