@@ -15,7 +15,7 @@ begin
         ('lambda', model.lambda::text, 'lies from 1e-8 to 1e4, or is null', coalesce(model.lambda between 1e-8 and 1e4, true)),
         ('m', model.m::text, 'is at least 1 or null', coalesce(model.m >= 1, true)),
         ('tau', model.tau::text, 'lies from 1 to 100', model.tau between 1 and 100),
-        ('kappa', model.kappa::text, 'lies from 1e-6 to 1e6', model.kappa between 1e-6 and 1e6),
+        ('kappa', model.kappa::text, 'lies from 1e-6 to 1e9', model.kappa between 1e-6 and 1e9),
         ('clip', model.clip::text, 'lies from 1e-6 to 1e6', model.clip between 1e-6 and 1e6),
         ('calibration_rows', model.calibration_rows::text, 'lies from 10 to 1000000', model.calibration_rows between 10 and 1000000),
         ('on_null', quote_nullable(model.on_null), 'is ''skip'' or ''impute''', model.on_null in ('skip', 'impute')),

@@ -29,7 +29,9 @@ from mempair_db.bench.report import extra
 from mempair_db.errors import InvalidParameter
 from mempair_db.offline.stream import Stream
 from mempair_db.pair.calibration import Epoch, Parameters, calibrate
-from mempair_db.pair.encoding import Matrix
+from mempair_db.pair.encode import Encoding as Integers
+from mempair_db.pair.encode import Number
+from mempair_db.pair.encoding import Encoding, Matrix
 from mempair_db.pair.events import INSERT
 from mempair_db.pair.state import Vector
 
@@ -119,9 +121,8 @@ def rotating(n: int, d: int = 10, turns: float = 1.0, seed: int = 0) -> Rows:
 
 
 def _unscaled(epoch: Epoch, x: Matrix) -> Epoch:
-    whole = replace(epoch.encoding, center=np.zeros(x.shape[1]), scale=np.ones(x.shape[1]), radius=1.0)
     radius = float(np.median(np.sqrt((x * x).sum(axis=1) + 1.0)))
-    return replace(epoch, encoding=replace(whole, radius=radius))
+    return replace(epoch, encoding=Encoding(Integers((Number(),) * x.shape[1]), radius))
 
 
 def _table(file: Path, header: bool = True) -> pa.Table:

@@ -154,7 +154,7 @@ def distance_bounds(model: Offline, live: CertifiedPair, *, after: int = 0) -> t
 def disagreement(model: Offline, one: CertifiedPair, other: CertifiedPair, *, bars: Bars = silent) -> Disagreement:
     """Compare two models' predictions on every surviving row."""
     first, second = opened(one), opened(other)
-    threshold = 0.1 * first.epoch.encoding.y_scale if first.epoch else 0.0
+    threshold = 0.1 * first.epoch.encoding.integers.target.scale if first.epoch else 0.0
     rows, differ, total, largest = 0, 0, 0.0, 0.0
     with bars("Comparing predictions", model.surviving_rows) as advance:
         for p, q in ((first.predict_many(x, c), second.predict_many(x, c)) for x, c, _ in _there(model)):

@@ -23,7 +23,7 @@ from mempair_db.offline.export import FORMAT, export
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair import events
 from mempair_db.pair.calibration import Epoch
-from mempair_db.pair.encoding import Matrix, Texts
+from mempair_db.pair.encode import Matrix, Texts
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
 from mempair_db.pair.state import Vector, from_checkpoint

@@ -5,22 +5,26 @@ What follows: the encoding; G and M from the loss; t0 = M/λ; ρ_tot from (ε, �
 
 λ is a trade: capacity m* = (λ(N + t0)/G)·√(γρ_tot/(M + λd)) grows with it, and the gate opens earlier; accuracy falls.
 Unless given, λ is the largest of GRID whose progressive loss per calibration row is at most TOLERANCE·γ above the
-best one's: γ is what the user lets deletions cost per row. `Epoch.trade` reports the whole table. A short calibration
-prefers a large λ, since a small one learns slowly; a later epoch, calibrated on more rows, may choose again.
+best one's: γ is what the user lets deletions cost per row. A short calibration prefers a large λ, since a small one
+learns slowly; a later epoch, calibrated on more rows, may choose again.
+
+All constants are rounded, λ to one of seven, so that one row rarely changes them. When a calibration row is deleted,
+they are computed again from those that are left (`Epoch.holds_for`): the same bits, and nothing of the row is in them;
+other bits, and the epoch must end with a retrain.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, get_type_hints
 
-import numpy as np
-
 from ..errors import InvalidParameter
 from . import bounds, curvature, encoding, events, losses, odometer, schedule
-from .encoding import Encoding, Matrix, Texts
+from .encode import Texts
+from .encoding import Encoding, Matrix
 from .state import ANCHORED, PAPER, Constants, Vector, empty
 
 GRID: Final = tuple(10.0**-e for e in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
@@ -29,7 +33,7 @@ LIMITS: Final = {
     "epsilon": (5e-324, 20.0),  # beyond e^20 nothing is hidden
     "gamma": (1e-9, 1e9),
     "lam": (1e-8, 1e4),
-    "kappa": (1e-6, 1e6),
+    "kappa": (1e-6, 1e9),
     "clip": (1e-6, 1e6),
 }
 """What the arithmetic was tried at; `mempair.create_model` has the same."""
@@ -106,7 +110,6 @@ class Epoch:
     encoding: Encoding
     constants: Constants
     cap: int  # ρ_tot in odometer units
-    trade: tuple[Trade, ...]
     calibration_rows: int
 
     @property
@@ -120,8 +123,18 @@ class Epoch:
             **asdict(self),
             "encoding": self.encoding.to_json(),
             "constants": self.constants._asdict(),
-            "trade": [list(t) for t in self.trade],
         }
+
+    def frozen(self) -> bytes:
+        """Return everything that was read off the calibration rows, in canonical bytes."""
+        values = {"encoding": self.encoding.to_json(), "constants": self.constants._asdict()}
+        return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+
+    def holds_for(
+        self, parameters: Parameters, x: Matrix, c: Texts, y: Vector, declared: list[list[str] | None] | None = None
+    ) -> bool:
+        """Tell whether these rows, what is left of the calibration rows in their order, give the same constants."""
+        return len(x) > 0 and calibrate(parameters, x, c, y, declared=declared).frozen() == self.frozen()
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Epoch:
@@ -132,7 +145,6 @@ class Epoch:
             encoding=Encoding.from_json(values["encoding"]),
             constants=Constants(**{name: kinds[name](v) for name, v in values["constants"].items()}),
             cap=int(values["cap"]),
-            trade=tuple(Trade(*map(float, t)) for t in values["trade"]),
             calibration_rows=int(values["calibration_rows"]),
         )
 
@@ -150,13 +162,19 @@ def calibrate(
     x, c, y = x[:MOST_ROWS], c[:MOST_ROWS], y[:MOST_ROWS]
     fitted = encoding.fit(x, c, y, regression=parameters.regression, declared=declared or [])
     rho_tot = odometer.rho_of(parameters.epsilon, parameters.delta)
+    trade = trades(parameters, fitted, x, c, y)
+    best = min(t.loss for t in trade)
+    chosen = max(t.lam for t in trade if t.loss <= best + TOLERANCE * parameters.gamma)
+    return Epoch(number, fitted, constants_for(parameters, chosen), odometer.to_units(rho_tot), len(x))
+
+
+def trades(parameters: Parameters, fitted: Encoding, x: Matrix, c: Texts, y: Vector) -> list[Trade]:
+    """Return every λ there is to choose from: what it costs on these rows and what it buys. It is stored nowhere."""
     X, targets = fitted.encode(x, c), fitted.encode_target(y)
-    at_zero = _loss_at_zero(parameters, targets)
-    candidates = GRID if parameters.lam is None else (parameters.lam,)
-    trade = tuple(
+    trade = [
         Trade(
             lam,
-            _progressive_loss(constants_for(parameters, lam, at_zero), parameters.tau, X, targets),
+            _progressive_loss(constants_for(parameters, lam), parameters.tau, X, targets),
             bounds.capacity(
                 10_000,
                 d=fitted.d,
@@ -164,22 +182,21 @@ def calibrate(
                 M=losses.smoothness(parameters.loss),
                 lam=lam,
                 gamma=parameters.gamma,
-                rho_tot=rho_tot,
+                rho_tot=odometer.rho_of(parameters.epsilon, parameters.delta),
                 unlearner=parameters.unlearner,
             ),
         )
-        for lam in candidates
-    )
-    trade = tuple(t for t in trade if math.isfinite(t.loss))  # steps as printed in the paper may diverge
+        for lam in (GRID if parameters.lam is None else (parameters.lam,))
+    ]
+    trade = [t for t in trade if math.isfinite(t.loss)]  # steps as printed in the paper may diverge
     if not trade:
         raise InvalidParameter("with this lam the steps diverge on the calibration rows.", remedy="Give a larger one.")
-    best = min(t.loss for t in trade)
-    chosen = max(t.lam for t in trade if t.loss <= best + TOLERANCE * parameters.gamma)
-    return Epoch(number, fitted, constants_for(parameters, chosen, at_zero), odometer.to_units(rho_tot), trade, len(x))
+    return trade
 
 
-def constants_for(parameters: Parameters, lam: float, at_zero: float = math.log(2.0)) -> Constants:
-    """Return the kernel's constants for one λ; `at_zero` is the mean of ℓ(0, y)."""
+def constants_for(parameters: Parameters, lam: float) -> Constants:
+    """Return the kernel's constants for one λ; the paper's D for targets of deviation 1."""
+    at_zero = math.log(2.0) if parameters.loss == "logistic" else 0.5
     M = losses.smoothness(parameters.loss)
     anchored = parameters.mode == "anchored"
     return Constants(
@@ -197,11 +214,6 @@ def constants_for(parameters: Parameters, lam: float, at_zero: float = math.log(
         diameter=2.0 * bounds.comparator_norm(at_zero, lam),
         symmetric=parameters.unlearner == "symmetric",
     )
-
-
-def _loss_at_zero(parameters: Parameters, targets: Vector) -> float:
-    code = losses.CODES[parameters.loss]
-    return float(np.mean([losses.value(code, parameters.clip, 0.0, y) for y in targets]))
 
 
 def _progressive_loss(constants: Constants, tau: int, X: Matrix, targets: Vector) -> float:

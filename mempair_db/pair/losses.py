@@ -15,12 +15,13 @@ import math
 from typing import Final
 
 from .compiled import inlined
+from .encode import TARGET_CLAMP
 
 LOGISTIC: Final = 0
 HUBER: Final = 1
 SQUARED: Final = 2
 
-FARTHEST: Final = 100.0
+FARTHEST: Final = float(TARGET_CLAMP)
 """Deviations at which targets are cut: huber's slope is the same beyond `clip`, and an outlier would drown the sums."""
 
 CODES: Final = {"logistic": LOGISTIC, "huber": HUBER, "squared": SQUARED}
@@ -41,7 +42,7 @@ def largest_at_zero(loss: int, clip: float) -> float:
     """Bound ℓ(0, y) for every target there can be.
 
     >>> largest_at_zero(HUBER, 2.0), round(largest_at_zero(LOGISTIC, 1.0), 3)
-    (200.0, 0.693)
+    (128.0, 0.693)
     """
     return math.log(2.0) if loss == LOGISTIC else clip * FARTHEST
 

@@ -28,7 +28,8 @@ import numpy.typing as npt
 from ..errors import BudgetExhausted, InvalidRow, ModelNotReady
 from . import bounds, events, noise, odometer
 from .calibration import Epoch, Parameters, calibrate
-from .encoding import Folded, Matrix, Texts
+from .encode import Texts
+from .encoding import Folded, Matrix
 from .memory_pair import MemoryPair
 from .odometer import Odometer
 from .state import PAPER, State, Vector, empty, from_bytes, to_bytes
@@ -105,7 +106,7 @@ class CertifiedPair(MemoryPair):
         self.apply(np.full(len(x), events.INSERT, np.int16), x, y, c)
 
     def predict_many(self, x: Matrix, c: Texts = ()) -> Vector:
-        """Predict rows in order."""
+        """Predict rows in order, encoded just as rows are that are learned."""
         if self.epoch is None or not self.ready:
             seen = len(self._waiting) if self.epoch is None else self.tally("rows")
             raise ModelNotReady(
@@ -113,15 +114,9 @@ class CertifiedPair(MemoryPair):
                 remedy="Learn more rows, or allow a larger gamma.",
             )
         x, _, c = self._checked(x, np.ones(len(x)), c)
-        folded = self.folded()
-        z = np.where(np.isnan(x), self.epoch.encoding.center, x) @ folded.weights + folded.intercept
-        at = dict(zip(folded.levels, folded.level_weights, strict=True))
-        for k in range(1, len(self.epoch.encoding.categories) + 1):
-            other = at[f"{k}"]
-            z += [other if texts[k - 1] is None else at.get(f"{k}:{texts[k - 1]}", other) for texts in c]
-        if self.parameters.regression:
-            return z
-        return np.exp(-np.logaddexp(0.0, -z))
+        _, state = self._started()
+        z = self.epoch.encoding.encode(x, c) @ state.theta
+        return self.epoch.encoding.decode_target(z) if self.parameters.regression else np.exp(-np.logaddexp(0.0, -z))
 
     # -- the engine, also driven by the worker ---------------------------------------------------------------------
 
@@ -234,7 +229,7 @@ class CertifiedPair(MemoryPair):
         return bounds.samples_needed(self.regret_bound(), self._next_deletion_regret(), self.parameters.gamma)
 
     def folded(self) -> Folded:
-        """θ as weights on raw values."""
+        """θ as weights on raw values, see `Encoding.fold`."""
         epoch, state = self._started()
         return epoch.encoding.fold(state.theta)
 
@@ -331,7 +326,7 @@ class CertifiedPair(MemoryPair):
 
     def _width(self) -> tuple[int, int] | None:
         if self.epoch is not None:
-            return len(self.epoch.encoding.center), len(self.epoch.encoding.categories)
+            return len(self.epoch.encoding.integers.numbers), len(self.epoch.encoding.integers.texts)
         if self._waiting:
             return len(self._waiting[0][0]), len(self._waiting[0][1])
         return None

@@ -58,9 +58,11 @@ def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: World) 
     shop.work()
     assert "gate_opened" in dict(shop.kinds())
     assert shop.one("select status from mempair.model") == "ready"
-    pair = shop.pair()
+    folded = shop.pair().folded()
+    levels = dict(zip(folded.levels, folded.level_weights, strict=True))
     for number, age, plan, spend in shop.sql.execute("select id, age, plan, spend::float8 from shop where id < 20"):
-        expected = pair.predict_one([age, spend], [plan])
+        margin = folded.weights @ [age, spend] + levels.get(f"1:{plan}", levels["1"]) + folded.intercept
+        expected = 1.0 / (1.0 + np.exp(-margin))
         assert shop.one("select mempair_predict('churn', s) from shop s where id = %s", number) == pytest.approx(
             expected, abs=1e-12
         )

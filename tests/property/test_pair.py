@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mempair_db.errors import BudgetExhausted
-from mempair_db.pair import events
+from mempair_db.pair import encode, events
 from mempair_db.pair.calibration import Epoch, Parameters
 from mempair_db.pair.encoding import Encoding, Matrix, fit
 from mempair_db.pair.model import CertifiedPair
@@ -211,26 +212,20 @@ def test_a_row_is_encoded_alike_alone_and_among_others(table: Table) -> None:
 
 
 @given(st.integers(1, 8), st.integers(0, 2**32 - 1))
-def test_a_folded_model_is_the_dot_product_before_clipping(p: int, seed: int) -> None:
-    # Given any encoding and any θ,
+def test_what_is_served_is_what_was_learned(p: int, seed: int) -> None:
+    # Given any encoding, any θ, and rows near and far,
     rng = np.random.default_rng(seed)
-    encoding = Encoding(
-        center=rng.normal(size=p) * 10,
-        scale=10.0 ** rng.uniform(-2, 2, size=p),
-        categories=(("a", "b"),),
-        radius=float(rng.uniform(1, 5)),
-        y_center=float(rng.normal()),
-        y_scale=float(rng.uniform(0.1, 10)),
-    )
+    numbers = tuple(encode.Number(float(rng.normal() * 10), 2.0 ** int(rng.integers(-2, 3))) for _ in range(p))
+    target = encode.Number(float(rng.normal()), 0.5)
+    encoding = Encoding(encode.Encoding(numbers, (encode.Text(("a", "b")),), target), float(rng.uniform(1, 5)), True)
     theta = rng.normal(size=encoding.d)
-    folded = encoding.fold(theta)
-    # when a raw row meets the folded weights,
-    x, text = rng.normal(size=p) * 10, str(rng.choice(["a", "b", "other"]))
-    at = dict(zip(folded.levels, folded.level_weights, strict=True))
-    value = folded.weights @ x + at.get(f"1:{text}", at["1"]) + folded.intercept
-    # then the value is θᵀ(z, e, 1)/radius on the scale of the target.
-    e = [float(text == "a"), float(text == "b"), float(text == "other")]
-    spread = np.concatenate(((x - encoding.center) / encoding.scale, e, [1.0]))
-    assert value == pytest.approx(
-        theta @ spread / encoding.radius * encoding.y_scale + encoding.y_center, rel=1e-9, abs=1e-9
-    )
+    x, text = rng.normal(size=p) * 10.0 ** rng.integers(0, 4), str(rng.choice(["a", "b", "other"]))
+    # when one is predicted as SQL does it, from whole numbers,
+    x_q = [math.floor(min(max((v - n.centre) / n.scale, -4), 4) * 1024 + 0.5) for v, n in zip(x, numbers, strict=True)]
+    e = [1024 * (text == "a"), 1024 * (text == "b"), 1024 * (text == "other")]
+    total = sum(w * q for w, q in zip(theta, [1024, *x_q, *e], strict=True))
+    norm = math.sqrt(1024**2 + sum(q * q for q in x_q) + 1024**2)
+    served = total / max(1024 * encoding.radius, norm) * target.scale + target.centre
+    # then the value is θ on the row as it would be learned.
+    learned = encoding.decode_target(encoding.encode(x[None, :], [[text]]) @ theta)
+    assert learned[0] == pytest.approx(served, rel=1e-9, abs=1e-9)

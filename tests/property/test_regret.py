@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from mempair_db.pair import events
+from mempair_db.pair import encode, events
 from mempair_db.pair.calibration import Epoch
 from mempair_db.pair.comparators import best_static, row_losses
 from mempair_db.pair.encoding import Encoding
@@ -18,9 +18,9 @@ from .streams import Mixed, Stream, mixed
 
 def bound_of(stream: Stream, state: State) -> float:
     """Ask the model itself, put together around this state."""
-    plain = Encoding(np.zeros(stream.d - 1), np.ones(stream.d - 1), (), radius=1.0)
+    plain = Encoding(encode.Encoding((encode.Number(),) * (stream.d - 1)), radius=1.0)
     pair = CertifiedPair(stream.parameters)
-    pair.restore(Epoch(1, plain, stream.k, 10**10, (), len(stream)), state, Odometer(10**10))
+    pair.restore(Epoch(1, plain, stream.k, 10**10, len(stream)), state, Odometer(10**10))
     return pair.regret_bound()
 
 

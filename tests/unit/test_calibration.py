@@ -11,7 +11,17 @@ import pytest
 
 from mempair_db.errors import InvalidParameter
 from mempair_db.pair import bounds, odometer
-from mempair_db.pair.calibration import GRID, MOST_ROWS, TOLERANCE, Epoch, Parameters, calibrate, constants_for
+from mempair_db.pair.calibration import (
+    GRID,
+    MOST_ROWS,
+    TOLERANCE,
+    Epoch,
+    Parameters,
+    Trade,
+    calibrate,
+    constants_for,
+    trades,
+)
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
 
@@ -105,20 +115,24 @@ def test_the_cap_is_the_exact_budget_of_the_guarantee() -> None:
     assert epoch.cap == odometer.to_units(odometer.rho_of(2.0, 1e-5))
 
 
-def test_a_given_lambda_is_taken_and_still_reported() -> None:
-    epoch = epoch_of(lam=0.02)
-    assert epoch.constants.lam == 0.02
-    assert [trade.lam for trade in epoch.trade] == [0.02]
+def trades_of(n: int = 400, noise: float = 0.3, **options: Any) -> list[Trade]:
+    x, y = rows(n, noise)
+    return trades(Parameters(**options), epoch_of(n, noise, **options).encoding, x, [()] * n, y)
+
+
+def test_a_given_lambda_is_taken() -> None:
+    assert epoch_of(lam=0.02).constants.lam == 0.02
+    assert [trade.lam for trade in trades_of(lam=0.02)] == [0.02]
 
 
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 @pytest.mark.parametrize("gamma", [0.01, 0.1])
 def test_lambda_is_the_largest_whose_loss_is_within_half_of_gamma_of_the_best(noise: float, gamma: float) -> None:
-    epoch = epoch_of(noise=noise, gamma=gamma)
-    assert [trade.lam for trade in epoch.trade] == list(GRID)
-    best = min(trade.loss for trade in epoch.trade)
-    good = [trade.lam for trade in epoch.trade if trade.loss <= best + TOLERANCE * gamma]
-    assert epoch.constants.lam == max(good)
+    found = trades_of(noise=noise, gamma=gamma)
+    assert [trade.lam for trade in found] == list(GRID)
+    best = min(trade.loss for trade in found)
+    good = [trade.lam for trade in found if trade.loss <= best + TOLERANCE * gamma]
+    assert epoch_of(noise=noise, gamma=gamma).constants.lam == max(good)
 
 
 def test_lambda_is_chosen_smaller_where_it_pays() -> None:
@@ -127,17 +141,48 @@ def test_lambda_is_chosen_smaller_where_it_pays() -> None:
 
 
 def test_the_trade_reports_what_each_lambda_costs_and_buys() -> None:
-    epoch = epoch_of(gamma=0.2)
-    assert [trade.capacity for trade in epoch.trade] == sorted((t.capacity for t in epoch.trade), reverse=True)
-    first = epoch.trade[0]
+    found, epoch = trades_of(gamma=0.2), epoch_of(gamma=0.2)
+    assert [trade.capacity for trade in found] == sorted((t.capacity for t in found), reverse=True)
+    first = found[0]
     expected = bounds.capacity(10_000, epoch.d, 1.0, 0.25, first.lam, 0.2, odometer.rho_of(1.0, 1e-6), "symmetric")
     assert first.capacity == pytest.approx(expected)
 
 
 def test_a_passive_unlearner_buys_twice_the_capacity() -> None:
-    symmetric, passive = epoch_of(lam=0.01), epoch_of(lam=0.01, unlearner="passive")
-    assert passive.trade[0].capacity == pytest.approx(2 * symmetric.trade[0].capacity)
-    assert (symmetric.constants.symmetric, passive.constants.symmetric) == (True, False)
+    symmetric, passive = (trades_of(lam=0.01, unlearner=unlearner)[0] for unlearner in ("symmetric", "passive"))
+    assert passive.capacity == pytest.approx(2 * symmetric.capacity)
+    assert epoch_of(lam=0.01).constants.symmetric
+    assert not epoch_of(lam=0.01, unlearner="passive").constants.symmetric
+
+
+# ---- What the constants can tell of a row. ----
+
+
+def test_an_epoch_stores_no_figure_of_its_calibration_rows_but_rounded_ones() -> None:
+    # Given two sets of rows that share their rounded means, deviations and norms, and the choice of λ,
+    x, y = rows(500)
+    other = x + 1e-3 * np.random.default_rng(9).normal(size=x.shape)
+    one, two = (calibrate(Parameters(), values, [()] * 500, y) for values in (x, other))
+    # then every stored bit is the same.
+    assert one.to_json() == two.to_json()
+
+
+def test_constants_are_compared_bit_for_bit_without_a_row() -> None:
+    x, y = rows(500)
+    epoch = calibrate(Parameters(), x, [()] * 500, y)
+    left = np.arange(500) != 123
+    assert epoch.holds_for(Parameters(), x[left], [()] * 499, y[left])
+    assert not epoch.holds_for(Parameters(), 3.0 * x, [()] * 500, y)
+    assert not epoch.holds_for(Parameters(), x[:0], [], y[:0])
+
+
+def test_a_row_that_made_a_category_is_noticed() -> None:
+    # Given a text that five rows have, when one of them goes, then it is too rare to have a coordinate.
+    x, y = rows(500)
+    c = [["rare" if i < 5 else "common"] for i in range(500)]
+    epoch = calibrate(Parameters(), x, c, y, declared=[None])
+    assert not epoch.holds_for(Parameters(), x[1:], c[1:], y[1:], declared=[None])
+    assert epoch.holds_for(Parameters(), x[:-1], c[:-1], y[:-1], declared=[None])
 
 
 def test_no_more_rows_than_needed_calibrate() -> None:
@@ -145,9 +190,9 @@ def test_no_more_rows_than_needed_calibrate() -> None:
 
 
 def test_a_lambda_whose_printed_steps_diverge_is_no_candidate() -> None:
-    epoch = epoch_of(mode="paper", m=3, schedule="strongly_convex")
-    assert 0 < len(epoch.trade) < len(GRID)
-    assert all(math.isfinite(trade.loss) for trade in epoch.trade)
+    found = trades_of(mode="paper", m=3, schedule="strongly_convex")
+    assert 0 < len(found) < len(GRID)
+    assert all(math.isfinite(trade.loss) for trade in found)
     with pytest.raises(InvalidParameter, match="diverge"):
         epoch_of(mode="paper", m=3, schedule="strongly_convex", lam=1e-4)
 
