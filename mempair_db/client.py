@@ -45,7 +45,7 @@ class Client:
 
     def status(self, name: str) -> str:
         """Return calibrating, learning, ready, exhausted, retraining, paused or failed."""
-        return str(self._ask("select (mempair.find_model(%s)).status", name))
+        return str(self._ask("select mempair.status_of(mempair.find_model(%s))", name))
 
     def receipt(self, name: str, key: str) -> dict[str, Any] | None:
         """Return what was done about a deleted row."""

@@ -2,9 +2,9 @@
 
 -- Where mempair.learned_keys keeps a key: one of 1024 buckets, so that one look-up reads a 1024th of the keys.
 create or replace function mempair.bucket(row_key text) returns integer
-language sql immutable strict parallel safe
+language sql stable strict parallel safe
 begin atomic
-    select hashtext(row_key) & 1023;
+    select (mempair.crc32(convert_to(row_key, 'UTF8')) & 1023)::integer;
 end;
 
 -- The most similar of some names, for a hint: the one that shares most pairs of letters. NULL if none is alike.

@@ -4,25 +4,47 @@ create or replace function mempair.check_parameters(model mempair.model) returns
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare
     bad record;
+    certified boolean := model.unlearner is distinct from 'exact';
 begin
     -- NULL counts as a violation except where it means "chosen later". NaN sorts above Infinity, so "< Infinity" excludes both.
     select * into bad from (values
         ('model_name', quote_nullable(model.name), 'has 1 to 63 characters', length(model.name) between 1 and 63),
         ('target', quote_nullable(model.target), 'is a column name', model.target is not null),
-        ('epsilon', model.epsilon::text, 'is a number above 0, at most 20', model.epsilon > 0 and model.epsilon <= 20),
-        ('delta', model.delta::text, 'lies between 1e-300 and 1', model.delta > 1e-300 and model.delta < 1),
+        ('unlearner', quote_nullable(model.unlearner), 'is ''exact'', ''symmetric'' or ''passive''',
+         model.unlearner in ('exact', 'symmetric', 'passive')),
+        -- What belongs to the certified unlearners alone: an exact deletion hides nothing under noise, so it has no budget.
+        ('epsilon', model.epsilon::text, 'belongs to the unlearners symmetric and passive; with the exact one leave it out',
+         certified or model.epsilon is null),
+        ('delta', model.delta::text, 'belongs to the unlearners symmetric and passive; with the exact one leave it out',
+         certified or model.delta is null),
+        ('lambda', model.lambda::text, 'belongs to the unlearners symmetric and passive; the exact one has ridge',
+         certified or model.lambda is null),
+        ('m', model.m::text, 'belongs to the unlearners symmetric and passive; the exact one serves any number of deletions',
+         certified or model.m is null),
+        ('tau', model.tau::text, 'belongs to the unlearners symmetric and passive; with the exact one leave it out',
+         certified or model.tau is null),
+        ('kappa', model.kappa::text, 'belongs to the unlearners symmetric and passive; with the exact one leave it out',
+         certified or model.kappa is null),
+        ('epsilon', model.epsilon::text, 'is a number above 0, at most 20', not certified or model.epsilon > 0 and model.epsilon <= 20),
+        ('delta', model.delta::text, 'lies between 1e-300 and 1', not certified or model.delta > 1e-300 and model.delta < 1),
         ('gamma', model.gamma::text, 'lies from 1e-9 to 1e9', model.gamma between 1e-9 and 1e9),
         ('lambda', model.lambda::text, 'lies from 1e-8 to 1e4, or is null', coalesce(model.lambda between 1e-8 and 1e4, true)),
         ('m', model.m::text, 'is at least 1 or null', coalesce(model.m >= 1, true)),
-        ('tau', model.tau::text, 'lies from 1 to 100', model.tau between 1 and 100),
-        ('kappa', model.kappa::text, 'lies from 1e-6 to 1e9', model.kappa between 1e-6 and 1e9),
-        ('clip', model.clip::text, 'lies from 1e-6 to 1e6', model.clip between 1e-6 and 1e6),
-        ('calibration_rows', model.calibration_rows::text, 'lies from 10 to 1000000', model.calibration_rows between 10 and 1000000),
+        ('tau', model.tau::text, 'lies from 1 to 100', not certified or model.tau between 1 and 100),
+        ('kappa', model.kappa::text, 'lies from 1e-6 to 1e9', not certified or model.kappa between 1e-6 and 1e9),
+        ('clip', model.clip::text, 'lies from 1e-6 to 60', model.clip between 1e-6 and 60),
+        ('ridge', model.ridge::text, 'lies from 1e-6 to 1e9', model.ridge between 1e-6 and 1e9),
+        ('curves', model.curves::text, 'lies from 0 to 16', model.curves between 0 and 16),
+        ('curves', model.curves::text, 'belongs to the exact unlearner', not certified or model.curves = 0),
+        ('serve_during_refresh', model.serve_during_refresh::text, 'is true or false', model.serve_during_refresh is not null),
+        ('calibration_rows', model.calibration_rows::text, 'lies from 10 to 100000', model.calibration_rows between 10 and 100000),
         ('on_null', quote_nullable(model.on_null), 'is ''skip'' or ''impute''', model.on_null in ('skip', 'impute')),
         ('on_exhausted', quote_nullable(model.on_exhausted), 'is ''retrain'' or ''halt''', model.on_exhausted in ('retrain', 'halt')),
-        ('unlearner', quote_nullable(model.unlearner), 'is ''symmetric'' or ''passive''', model.unlearner in ('symmetric', 'passive')),
         ('keep_receipts', model.keep_receipts::text, 'is a time of at least 0', model.keep_receipts >= interval '0'),
-        ('loss', quote_nullable(model.loss), 'is ''logistic'', ''huber'' or null', coalesce(model.loss in ('logistic', 'huber'), true)),
+        ('loss', quote_nullable(model.loss), 'is ''logistic'', ''squared'', ''huber'' or null',
+         coalesce(model.loss in ('logistic', 'squared', 'huber'), true)),
+        ('loss', quote_nullable(model.loss), 'cannot be ''squared'' for the unlearners symmetric and passive: use ''huber''',
+         not certified or coalesce(model.loss <> 'squared', true)),
         ('categories', model.categories::text, 'is a JSON object or null', coalesce(jsonb_typeof(model.categories) = 'object', true))
     ) as checked(parameter, value, rule, fine)
     where fine is not true
@@ -174,14 +196,15 @@ begin
         raise exception 'target % has type %, which cannot be predicted', quote_literal(model.target), described.base
             using errcode = 'MP004', hint = 'A target is boolean, a number, or text with a positive value.';
     end if;
-    model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic' else 'huber' end);
-    if model.loss = 'huber' and (described.use <> 'number' or is_boolean or model.positive is not null) then
+    model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic'
+                                            when model.unlearner = 'exact' then 'squared' else 'huber' end);
+    if model.loss <> 'logistic' and (described.use <> 'number' or is_boolean or model.positive is not null) then
         if described.use = 'text' and model.positive is null then
             raise exception 'target % is text, so the value to predict must be named', quote_literal(model.target)
                 using errcode = 'MP001', hint = 'Add positive => ''...'', the value that counts as yes.';
         end if;
-        raise exception 'parameter loss cannot be ''huber'' for target %', quote_literal(model.target)
-            using errcode = 'MP001', hint = 'huber is for numbers without a positive value.';
+        raise exception 'parameter loss cannot be % for target %', quote_literal(model.loss), quote_literal(model.target)
+            using errcode = 'MP001', hint = 'squared and huber are for numbers without a positive value.';
     elsif model.loss = 'logistic' and model.positive is null and not is_boolean then
         raise exception 'parameter positive is missing for target %', quote_literal(model.target)
             using errcode = 'MP001', hint = 'A classifier on a column that is not boolean needs the value that counts as yes.';

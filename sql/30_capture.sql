@@ -112,7 +112,7 @@ declare
     described record;
 begin
     select * into described from mempair.describe_column(model.source, model.target);
-    if model.loss = 'huber' then
+    if model.loss <> 'logistic' then
         return format('nullif(%s, ''NaN'')', mempair.number_expression(reference, described.base, described.modifier));
     end if;
     return format('case when %1$s = %2$L::%3$s then 1 when %4$s is not null then -1 end::float8',

@@ -13,13 +13,13 @@ declare
     value float8;
     missing text;
 begin
-    select m.name, m.status, m.reason, m.on_null = 'impute' as imputes, m.numeric_features, m.text_features, p.*
+    select m.name, m.phase, m.reason, m.on_null = 'impute' as imputes, m.numeric_features, m.text_features, p.*
     into model
     from mempair.published p join mempair.model m on m.id = p.model_id
     where p.model_id = predict_encoded.model_id;
     if model.ready is not true then
         if not raises then return null; end if;
-        if model.status = 'exhausted' then
+        if model.phase = 'exhausted' then
             raise exception 'model % has halted: %', quote_literal(model.name), model.reason
                 using errcode = 'MP103', hint = format('mempair.retrain(%L) begins a new epoch.', model.name);
         end if;

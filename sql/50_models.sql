@@ -6,24 +6,27 @@ create or replace function mempair.create_model(
     target text,
     features text[],
     positive text default null,
-    epsilon float8 default 1.0,
-    delta float8 default 1e-6,
+    epsilon float8 default null,
+    delta float8 default null,
     gamma float8 default 0.1,
     key text[] default null,
     lambda float8 default null,
     m integer default null,
-    tau integer default 10,
-    kappa float8 default 1.0,
+    tau integer default null,
+    kappa float8 default null,
     clip float8 default 1.0,
-    calibration_rows integer default 500,
+    calibration_rows integer default null,
     categories jsonb default null,
-    on_null text default 'skip',
+    on_null text default 'impute',
     on_exhausted text default 'retrain',
-    unlearner text default 'symmetric',
+    unlearner text default null,
     loss text default null,
     backfill boolean default true,
     subject text default null,
-    keep_receipts interval default '90 days'
+    keep_receipts interval default '90 days',
+    ridge float8 default 10,
+    curves integer default 0,
+    serve_during_refresh boolean default true
 ) returns integer
 -- row_security off: a policy that hides rows from the backfill is an error, not a model of half the table.
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -51,6 +54,10 @@ begin
     model.loss := loss;
     model.subject := subject;
     model.keep_receipts := keep_receipts;
+    model.ridge := ridge;
+    model.curves := curves;
+    model.serve_during_refresh := serve_during_refresh;
+    model := mempair.choose_unlearner(model);
     perform mempair.check_creator();
     perform mempair.check_parameters(model);
     perform mempair.check_source(source);
@@ -62,6 +69,7 @@ begin
     perform mempair.write_queue(model.id);
     perform mempair.write_extractors(model);
     perform mempair.write_source_view(model);
+    perform mempair.write_find(model);
     perform mempair.write_capture(model);
     perform mempair.attach_triggers(model.id, source);
     perform mempair.store_schema(model);
@@ -73,6 +81,41 @@ begin
     return model.id;
 end $$;
 
+-- Exact, unless the model is too wide for a matrix or the user asks for what only a certified unlearner has.
+create or replace function mempair.choose_unlearner(model mempair.model) returns mempair.model
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if model.unlearner is null then
+        model.unlearner := 'exact';
+        if cardinality(model.features) > 1024 then
+            model.unlearner := 'symmetric';
+            raise notice 'model % has % features, and the exact unlearner at most 1024: it gets the certified one, symmetric',
+                quote_literal(model.name), cardinality(model.features)
+                using hint = 'It hides deletions under noise, within a budget: see epsilon and delta.';
+        elsif num_nonnulls(model.epsilon, model.delta, model.lambda, model.m, model.tau, model.kappa) > 0 then
+            model.unlearner := 'symmetric';
+            raise notice 'epsilon, delta, lambda, m, tau and kappa belong to the certified unlearners: model % gets symmetric',
+                quote_literal(model.name)
+                using hint = 'Leave them out for the exact unlearner, which needs no budget, or name the one you want: unlearner => ''passive''.';
+        end if;
+    end if;
+    if model.unlearner in ('symmetric', 'passive') then
+        model := mempair.certified_defaults(model);
+    end if;
+    model.calibration_rows := coalesce(model.calibration_rows, case model.unlearner when 'exact' then 100 else 500 end);
+    return model;
+end $$;
+
+create or replace function mempair.certified_defaults(model mempair.model) returns mempair.model
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    model.epsilon := coalesce(model.epsilon, 1.0);
+    model.delta := coalesce(model.delta, 1e-6);
+    model.tau := coalesce(model.tau, 10);
+    model.kappa := coalesce(model.kappa, 1.0);
+    return model;
+end $$;
+
 -- Store a checked model with its empty state.
 create or replace function mempair.register_model(model mempair.model) returns mempair.model
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -81,11 +124,12 @@ declare
 begin
     insert into mempair.model (name, source, key_columns, features, numeric_features, text_features, target, positive, loss,
                                epsilon, delta, gamma, lambda, m, tau, kappa, clip, calibration_rows, unlearner, on_null,
-                               on_exhausted, categories, subject, keep_receipts)
+                               on_exhausted, categories, subject, keep_receipts, ridge, curves, serve_during_refresh)
     values (model.name, model.source, model.key_columns, model.features, model.numeric_features, model.text_features,
             model.target, model.positive, model.loss, model.epsilon, model.delta, model.gamma, model.lambda, model.m,
             model.tau, model.kappa, model.clip, model.calibration_rows, model.unlearner, model.on_null,
-            model.on_exhausted, model.categories, model.subject, model.keep_receipts)
+            model.on_exhausted, model.categories, model.subject, model.keep_receipts, model.ridge, model.curves,
+            model.serve_during_refresh)
     on conflict (name) do nothing
     returning * into model;
     if not found then
@@ -94,6 +138,8 @@ begin
     end if;
     insert into mempair.queue (model_id) values (model.id);
     insert into mempair.state (model_id) values (model.id);
+    insert into mempair.secret (model_id, secret)
+    values (model.id, sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
     insert into mempair.published (model_id, link, needed)
     values (model.id, case model.loss when 'logistic' then 'logistic' else 'identity' end, model.calibration_rows);
     return model;
@@ -137,8 +183,8 @@ begin
     for object in
         select p.oid::regprocedure as signature from pg_proc p
         where p.pronamespace = 'mempair'::regnamespace
-          and p.proname ~ format('^((guard|key|x|c|y|subject|margin)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
-        order by p.proname = format('guard_%s', model.id) desc  -- depends on the others
+          and p.proname ~ format('^((guard|key|x|c|y|subject|margin|find)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
+        order by p.proname in (format('guard_%s', model.id), format('find_%s', model.id)) desc  -- depend on the others
     loop
         execute format('drop function %s', object.signature);
     end loop;
@@ -158,6 +204,8 @@ begin
     for model in
         select m.* from mempair.model m join pg_class c on c.oid = m.source order by m.id
     loop
+        perform mempair.write_source_view(model);
+        perform mempair.write_find(model);
         perform mempair.rewrite_capture(model);
         perform mempair.write_predict(model.source);
     end loop;

@@ -94,6 +94,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
                    when l.rho_cap is distinct from max(case when l.kind = 'calibrated' then l.rho_cap end) over epoch
                         and l.rho_cap is not null then 'its cap is not that of its epoch'
                    when l.kind in ('learned', 'retrained')
+                        and not bool_or(l.kind = 'calibrated' and l.detail like 'exact%') over epoch  -- which has no clock
                         and l.clock <> sum(case when l.kind in ('learned', 'retrained') then l.rows else 0 end) over epoch
                        then 'its clock is not the number of rows learned'
                end as problem
@@ -115,7 +116,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     cross join lateral (
         select coalesce(max(l.rho_spent), 0) as spent,
                count(*) filter (where l.kind = 'unlearned' and l.rho > 0) as deletions,
-               coalesce(sum(l.rows) filter (where l.kind in ('learned', 'retrained')), 0) as clock,
+               case when bool_or(l.kind = 'calibrated' and l.detail like 'exact%') then 0
+                    else coalesce(sum(l.rows) filter (where l.kind in ('learned', 'retrained')), 0) end as clock,
                max(l.rho_cap) filter (where l.kind = 'calibrated') as cap,
                coalesce(max(l.epoch), s.epoch) as epoch
         from mempair.ledger l where l.model_id = s.model_id and l.epoch >= s.epoch
@@ -134,7 +136,7 @@ $$;
 
 -- How many deletions the whole budget of the epoch serves at the current clock before noise costs a prediction gamma:
 -- m* = (lambda (T + t0) / G) sqrt(gamma rho_tot / (M + lambda d)), twice that for the passive unlearner.
--- NULL until the epoch has begun.
+-- Infinity for an exact model; NULL until the epoch has begun.
 create or replace function mempair.capacity(model_name text) returns float8
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -142,10 +144,13 @@ declare
     fixed jsonb := model.constants -> 'constants';
     ridge float8 := (fixed ->> 'lam')::float8;
 begin
+    if coalesce(model.promise ->> 'unlearner', model.unlearner) = 'exact' then
+        return 'Infinity';
+    end if;
     return (
-        select case model.unlearner when 'passive' then 2 else 1 end
+        select case model.promise ->> 'unlearner' when 'passive' then 2 else 1 end
             * ridge * (s.clock + (fixed ->> 't0')::float8) / (fixed ->> 'G')::float8
-            * sqrt(model.gamma * (s.cap / 1e12) / ((fixed ->> 'M')::float8 + ridge * cardinality(s.anchor)))
+            * sqrt((model.promise ->> 'gamma')::float8 * (s.cap / 1e12) / ((fixed ->> 'M')::float8 + ridge * cardinality(s.anchor)))
         from mempair.state s where s.model_id = model.id
     );
 end $$;

@@ -17,6 +17,9 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
         ('unlearned', 'passive', 'anchored memory pair: decay since the record was learned, then Gaussian noise',
          'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from a model that never '
          'learned this record.'),
+        ('unlearned', 'exact', 'exact memory pair: the integers that this record had added were subtracted',
+         'The model is, bit for bit, the one computed from the remaining rows: nothing in it comes from this record. '
+         'This holds whoever asked for the deletion, and why.'),
         ('retrained', null, 'exact retraining from the remaining rows',
          'The model was computed anew without this record; nothing of its learned state comes from it.'),
         ('cancelled', null, 'none needed',
@@ -97,8 +100,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'version', r.version,
         'statement', s.statement,
         'delta', r.delta::text,
-        'epsilon_record', mempair.epsilon_of(l.rho, r.delta),
-        'epsilon_epoch', mempair.epsilon_of(l.rho_spent, r.delta),
+        'epsilon_record', case when r.delta is not null then mempair.epsilon_of(l.rho, r.delta) end,
+        'epsilon_epoch', case when r.delta is not null then mempair.epsilon_of(l.rho_spent, r.delta) end,
         'epsilon_budget', r.epsilon::text,
         'entry', jsonb_build_object(
             'model_id', l.model_id, 'seq', l.seq, 'at', mempair.utc(l.at), 'kind', l.kind, 'epoch', l.epoch, 'clock', l.clock,
@@ -136,7 +139,7 @@ begin
                           where n.model_id = model.id and n.row_key = any (array_agg(r.row_key))
                             and n.bucket = any (array_agg(mempair.bucket(r.row_key)))),
         'deletions', jsonb_agg(mempair.receipt_deletion(r, model.keep_receipts) order by r.ledger_seq),
-        'assumes', mempair.receipt_assumptions(bool_or(r.kind = 'unlearned')),
+        'assumes', mempair.receipt_assumptions(bool_or(r.kind = 'unlearned' and r.unlearner <> 'exact'), bool_or(r.unlearner = 'exact')),
         'removed', jsonb_build_array(
             'the row''s features, in the transaction that executed the deletion; the queue''s bytes when it was erased',
             'the row''s key and position among the learned rows, in the same transaction'),
@@ -152,7 +155,7 @@ begin
     return document;
 end $$;
 
-create or replace function mempair.receipt_assumptions(by_noise boolean) returns jsonb
+create or replace function mempair.receipt_assumptions(by_noise boolean, exactly boolean) returns jsonb
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     select case when by_noise then jsonb_build_array(
         'The request was not chosen by someone who had seen the model, or its predictions, before the deletion.',
@@ -160,6 +163,10 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
         'Several records of one epoch together are covered by the epoch''s epsilon, not by that of one record.',
         'Not covered: the encoding constants of the epoch (centres, scales, categories, the ridge), which the first rows fixed; '
         'counters and sums of losses; that a deletion took place, which the ledger shows.')
+    else '[]' end
+    || case when exactly then jsonb_build_array(
+        'Who kept the model''s published weights from before and after this single deletion could compute the record from their '
+        'difference; so it is with every exact method, a full retraining included. Weights are for the worker and the auditor alone.')
     else '[]' end
     || jsonb_build_array('Predictions made before the deletion, and what was done with them, are not undone.')
 $$;

@@ -1,9 +1,18 @@
 -- The life of a model after its creation: pause, resume, alter, retrain. Each leaves a line in the ledger.
+-- Pausing, asking for a retrain and failing have a column each, so that none of them loses what another one says.
 
 create or replace function mempair.append_config(model_id integer, detail text) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
     select mempair.append_entry(model_id, 'config', 0, detail)
 $$;
+
+-- One word for where a model stands.
+create or replace function mempair.status_of(model mempair.model) returns text
+language sql immutable parallel safe
+begin atomic
+    select case when (model).failure is not null then 'failed' when (model).paused then 'paused'
+                when (model).retrain_requested is not null then 'retraining' else (model).phase end;
+end;
 
 -- Stop learning and forgetting for a while. Changes are captured all the same, and the age of pending deletions shows.
 create or replace function mempair.pause_model(model_name text) returns void
@@ -11,28 +20,25 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
 begin
-    perform mempair.append_config(model.id, 'paused by ' || session_user);
-    update mempair.model m set status = 'paused', reason = 'paused by ' || session_user where m.id = model.id;
+    if not model.paused then
+        perform mempair.append_config(model.id, 'paused by ' || session_user);
+        update mempair.model m set paused = true where m.id = model.id;
+    end if;
 end $$;
 
--- Back to where the model was, which follows from its state.
+-- Go on where the model was. One that failed is tried again at once.
 create or replace function mempair.resume_model(model_name text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
 begin
-    if model.status not in ('paused', 'failed') then
-        return;
+    if model.paused or model.failure is not null then
+        perform mempair.append_config(model.id, 'resumed by ' || session_user);
+        update mempair.model m set paused = false, failure = null where m.id = model.id;
     end if;
-    perform mempair.append_config(model.id, 'resumed by ' || session_user);
-    update mempair.model m
-    set status = case when m.constants is null then 'calibrating' when p.ready then 'ready' else 'learning' end,
-        reason = null
-    from mempair.published p
-    where m.id = model.id and p.model_id = m.id;
 end $$;
 
--- Ask for an exact retrain: the next worker replays the surviving rows into a new epoch with a full budget.
+-- Ask for the table to be read anew: the next worker begins a new epoch with it.
 create or replace function mempair.retrain(model_name text, reason text default null) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -40,10 +46,11 @@ declare
     why text := coalesce(retrain.reason, 'requested by ' || session_user);
 begin
     perform mempair.append_config(model.id, 'retrain: ' || why);
-    update mempair.model m set status = 'retraining', reason = why where m.id = model.id;
+    update mempair.model m set retrain_requested = why, failure = null where m.id = model.id;
 end $$;
 
--- Change parameters. What an epoch was promised stays: anything but on_exhausted begins a new epoch by a retrain.
+-- Change parameters. What an epoch was promised stays (mempair.model.promise): anything but on_exhausted,
+-- serve_during_refresh and keep_receipts begins a new epoch, and the old model serves until that is ready.
 create or replace function mempair.alter_model(
     model_name text,
     epsilon float8 default null,
@@ -54,38 +61,64 @@ create or replace function mempair.alter_model(
     on_null text default null,
     on_exhausted text default null,
     unlearner text default null,
-    calibration_rows integer default null
+    calibration_rows integer default null,
+    ridge float8 default null,
+    curves integer default null,
+    serve_during_refresh boolean default null,
+    keep_receipts interval default null
 ) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     old_model mempair.model := mempair.find_model(model_name);
     new_model mempair.model := old_model;
-    changed text;
+    changed text[];
 begin
+    new_model.unlearner := coalesce(alter_model.unlearner, old_model.unlearner);
     new_model.epsilon := coalesce(alter_model.epsilon, old_model.epsilon);
     new_model.delta := coalesce(alter_model.delta, old_model.delta);
-    new_model.gamma := coalesce(alter_model.gamma, old_model.gamma);
     new_model.lambda := coalesce(alter_model.lambda, old_model.lambda);
     new_model.m := coalesce(alter_model.m, old_model.m);
+    if new_model.unlearner = 'exact' and old_model.unlearner <> 'exact' then
+        new_model.epsilon := alter_model.epsilon;  -- refused below where the user gave one
+        new_model.delta := alter_model.delta;
+        new_model.lambda := alter_model.lambda;
+        new_model.m := alter_model.m;
+        new_model.tau := null;
+        new_model.kappa := null;
+        new_model.loss := case old_model.loss when 'huber' then 'squared' else old_model.loss end;
+    elsif new_model.unlearner <> 'exact' and old_model.unlearner = 'exact' then
+        new_model := mempair.certified_defaults(new_model);
+        new_model.loss := case old_model.loss when 'squared' then 'huber' else old_model.loss end;
+    end if;
+    new_model.gamma := coalesce(alter_model.gamma, old_model.gamma);
     new_model.on_null := coalesce(alter_model.on_null, old_model.on_null);
     new_model.on_exhausted := coalesce(alter_model.on_exhausted, old_model.on_exhausted);
-    new_model.unlearner := coalesce(alter_model.unlearner, old_model.unlearner);
     new_model.calibration_rows := coalesce(alter_model.calibration_rows, old_model.calibration_rows);
+    new_model.ridge := coalesce(alter_model.ridge, old_model.ridge);
+    new_model.curves := coalesce(alter_model.curves, old_model.curves);
+    new_model.serve_during_refresh := coalesce(alter_model.serve_during_refresh, old_model.serve_during_refresh);
+    new_model.keep_receipts := coalesce(alter_model.keep_receipts, old_model.keep_receipts);
     perform mempair.check_parameters(new_model);
-    select string_agg(format('%s=%s', n.key, n.value), ' ' order by n.key) into changed
+    select array_agg(format('%s=%s', n.key, coalesce(n.value, 'null')) order by n.key) into changed
     from jsonb_each_text(to_jsonb(new_model)) n join jsonb_each_text(to_jsonb(old_model)) o using (key)
     where n.value is distinct from o.value;
     if changed is null then
         return;
     end if;
-    perform mempair.append_config(old_model.id, 'altered by ' || session_user || ': ' || changed);
+    perform mempair.append_config(old_model.id, 'altered by ' || session_user || ': ' || array_to_string(changed, ' '));
     update mempair.model t
     set epsilon = new_model.epsilon, delta = new_model.delta, gamma = new_model.gamma, lambda = new_model.lambda,
-        m = new_model.m, on_null = new_model.on_null, on_exhausted = new_model.on_exhausted,
-        unlearner = new_model.unlearner, calibration_rows = new_model.calibration_rows
+        m = new_model.m, tau = new_model.tau, kappa = new_model.kappa, loss = new_model.loss, on_null = new_model.on_null,
+        on_exhausted = new_model.on_exhausted, unlearner = new_model.unlearner, ridge = new_model.ridge,
+        curves = new_model.curves, calibration_rows = new_model.calibration_rows,
+        serve_during_refresh = new_model.serve_during_refresh, keep_receipts = new_model.keep_receipts,
+        retrain_requested = case
+            when t.constants is not null and exists (
+                select from unnest(changed) c where c !~ '^(on_exhausted|serve_during_refresh|keep_receipts)=')
+                then 'altered: ' || array_to_string(changed, ' ')
+            else t.retrain_requested end
     where t.id = old_model.id;
-    if changed !~ '^on_exhausted=\w+$' then
-        update mempair.model t set status = 'retraining', reason = 'altered: ' || changed
-        where t.id = old_model.id and t.constants is not null;
+    if (new_model.curves, new_model.on_null) <> (old_model.curves, old_model.on_null) then
+        perform mempair.write_predict(old_model.source);
     end if;
 end $$;

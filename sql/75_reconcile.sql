@@ -33,21 +33,22 @@ language sql set search_path = pg_catalog, pg_temp as $$
     with repeated as (
         select l.bucket, l.row_key, min(l.tick) as tick
         from mempair.learned l
-        where l.model_id = forget_repetitions.model_id
+        where l.model_id = forget_repetitions.model_id and l.tick is not null
         group by l.bucket, l.row_key
         having count(*) > 1
     ), touched as (
         delete from mempair.learned_keys l using repeated r
         where l.model_id = forget_repetitions.model_id and l.bucket = r.bucket and r.row_key = any (l.keys)
-        returning l.bucket, l.keys, l.ticks
+        returning l.bucket, l.keys, l.prints, l.ticks
     )
-    insert into mempair.learned_keys (model_id, bucket, keys, ticks)
-    select forget_repetitions.model_id, t.bucket, array_agg(u.row_key), array_agg(u.tick)
+    insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
+    select forget_repetitions.model_id, t.bucket, array_agg(u.row_key),
+           case when bool_and(t.prints is not null) then array_agg(u.fingerprint) end, array_agg(u.tick)
     from touched t
-    cross join unnest(t.keys, t.ticks) as u(row_key, tick)
+    cross join unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
     left join repeated r on r.row_key = u.row_key
     where r.row_key is null or r.tick = u.tick
-    group by t.bucket
+    group by t.bucket, t.prints is null
 $$;
 
 -- What the model has learned against what its table holds, in one snapshot: a row must be learned, or wait for it, or
@@ -173,7 +174,7 @@ declare
 begin
     for model in
         select m.id from mempair.model m
-        where m.status <> 'failed' and not exists (select from pg_class c where c.oid = m.source)
+        where (m.failure is null or m.constants is not null) and not exists (select from pg_class c where c.oid = m.source)
     loop
         perform from mempair.state s where s.model_id = model.id for update;
         with gone as (
@@ -181,17 +182,20 @@ begin
         )
         select coalesce(sum(g.rows), 0) into erased from gone g;
         delete from mempair.curvature c where c.model_id = model.id;
+        delete from mempair.reference_row r where r.model_id = model.id;
         update mempair.state s
         set version = s.version + 1, epoch = s.epoch + 1, clock = 0, rows_learned = 0, anchor = null, theta = null,
-            tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0
+            tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null,
+            rows_refreshed = null, reference_rows = null
         where s.model_id = model.id;
         update mempair.published p
         set version = p.version + 1, epoch = p.epoch + 1, weights = null, centers = null, intercept = null, levels = null,
-            level_weights = null, ready = false, samples = 0, published_at = clock_timestamp()
+            level_weights = null, scales = null, missing_weights = null, knots = null, knot_weights = null, places = null,
+            ready = false, samples = 0, published_at = clock_timestamp()
         where p.model_id = model.id;
         update mempair.model m
-        set status = 'failed', constants = null, epoch = m.epoch + 1,
-            reason = 'its table was dropped; mempair.drop_model removes what is left'
+        set phase = 'calibrating', constants = null, promise = null, epoch = m.epoch + 1, retrain_requested = null,
+            failure = 'its table was dropped; mempair.drop_model removes what is left'
         where m.id = model.id;
         perform mempair.append_entry(model.id, 'epoch', erased, 'the table was dropped');
         marked := marked + 1;

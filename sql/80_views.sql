@@ -3,8 +3,8 @@
 create or replace view mempair.model_status as
 select m.name as model,
        m.source,
-       m.status,
-       m.reason,
+       mempair.status_of(m.*) as status,
+       coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, m.reason) as reason,
        s.epoch,
        s.clock,
        s.rows_learned,
@@ -17,7 +17,14 @@ select m.name as model,
        s.cap as rho_cap,
        s.deletions,
        p.published_at as last_published,
-       m.id as model_id
+       m.id as model_id,
+       m.unlearner,
+       m.phase,
+       m.paused,
+       m.retrain_requested,
+       m.failure,
+       p.ready as predicts,
+       s.refreshed_at as last_refresh
 from mempair.model m
 join mempair.state s on s.model_id = m.id
 join mempair.published p on p.model_id = m.id

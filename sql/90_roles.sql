@@ -11,12 +11,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from (values
         ('worker', 'usage', 'schema mempair'),
         ('worker', 'select', 'table mempair.model'),
-        ('worker', 'update (epoch, status, reason, constants)', 'table mempair.model'),
+        ('worker', 'update (epoch, phase, reason, retrain_requested, failure, constants, promise)', 'table mempair.model'),
         ('worker', 'select, update', 'table mempair.state'),
         ('worker', 'select, update', 'table mempair.published'),
         ('worker', 'select, insert, update, delete', 'table mempair.curvature'),
         ('worker', 'select', 'table mempair.learned'),
         ('worker', 'select, insert, delete', 'table mempair.learned_keys'),
+        ('worker', 'usage', 'sequence mempair.learned_keys_id_seq'),
+        ('worker', 'select, insert, delete', 'table mempair.reference_row'),
+        ('worker', 'select', 'table mempair.secret'),
         ('worker', 'select, update', 'table mempair.queue'),
         ('worker', 'select, insert, update, delete', 'table mempair.worker'),
         ('worker', 'insert', 'table mempair.ledger'),
@@ -37,7 +40,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     union all
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
-        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'to_double', 'digest', 'short_key', 'category',
+        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
                                     'enqueue_source', 'schema_changes', 'adopt_schema', 'rotate_queue', 'erase_queue', 'expire_receipts',
                                     'mark_dropped_sources']),
         ('reader', 'mempair', array['pending', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
@@ -55,7 +58,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('execute', 'function mempair.key_%1$s'),
         ('execute', 'function mempair.x_%1$s'),
         ('execute', 'function mempair.c_%1$s'),
-        ('execute', 'function mempair.y_%1$s')
+        ('execute', 'function mempair.y_%1$s'),
+        ('execute', 'function mempair.find_%1$s')
     ) as p(privilege, object)
 $$;
 
@@ -110,7 +114,7 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     execute format('create or replace view mempair.source_%1$s as
         select mempair.key_%1$s(mempair_row.*) as row_key, mempair.x_%1$s(mempair_row.*) as x,
-               mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y
+               mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y, mempair_row.ctid as place
         from %2$s mempair_row', model.id, model.source);
     execute format('revoke all on mempair.source_%s from public', model.id);
 end $$;

@@ -1,16 +1,18 @@
-"""The keys of the rows a model has learned, with their ticks: entered by the batch, looked up by the deletion.
+"""The keys of the rows a model has learned, each with a fingerprint: entered by the batch, looked up by the deletion.
 
 A row of mempair.learned_keys holds the keys of one batch that fall into the same bucket, so 100,000 learned rows cost
 1,024 rows and index entries, and a deletion reads a 1,024th of all keys. No index says that a key is there once: the
 source has it once, and capture sees it come and go. If a deletion escaped capture and the key came again, `find` tells.
+The keys of a certified model have ticks as well, the order in which they were learned; an exact model has no order.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,27 +21,46 @@ import psycopg
 from mempair_db.database import arrays
 from mempair_db.database.queries import query
 
-MANY = 5_000
+Integers = npt.NDArray[np.int64]
+
+BUCKETS: Final = 1024
+MANY: Final = 5_000
 BEGIN, END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), b"\xff\xff"
 TEXT, INT8 = 25, 20
-TICK = np.dtype([("length", ">i4"), ("value", ">i8")])
-# Four fields, each after its length in bytes: model, bucket, keys and ticks; an array begins with five numbers.
-KEYS = struct.Struct(">h 2i 2i 6i")
-TICKS = struct.Struct(">6i")
+ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
+# Five fields, each after its length in bytes: model, bucket, keys, prints, ticks; an array begins with five numbers.
+FRONT = struct.Struct(">h 2i ih 6i")
+ARRAY = struct.Struct(">6i")
+NULL = struct.pack(">i", -1)
 
 
-def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, int]:
-    """Return which of these keys the model has learned, and how often: once, if capture was never bypassed."""
-    if not keys:
-        return {}
-    name = "find_learned" if len(keys) < MANY else "find_many_learned"
-    return dict(connection.execute(query(name), {"model": model_id, "keys": list(set(keys))}).fetchall())
+def buckets(keys: Sequence[str]) -> npt.NDArray[np.int32]:
+    """Where keys are kept: the lowest bits of the CRC-32 of their UTF-8 bytes, as `mempair.bucket` has it in SQL.
+
+    >>> buckets(["42", "é"]).tolist()
+    [648, 217]
+    """
+    return np.fromiter((zlib.crc32(key.encode()) for key in keys), np.int64, len(keys)).astype(np.int32) & (BUCKETS - 1)
+
+
+def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, list[int | None]]:
+    """Return the fingerprints learned under these keys: one each, if capture was never bypassed."""
+    found: dict[str, list[int | None]] = {}
+    if keys:
+        wanted = list(set(keys))
+        name = "find_learned" if len(wanted) < MANY else "find_many_learned"
+        values = {"model": model_id, "keys": wanted, "buckets": buckets(wanted).tolist()}
+        for key, mark in connection.execute(query(name), values).fetchall():
+            found.setdefault(key, []).append(mark)
+    return found
 
 
 def forget(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> None:
     """Remove these keys."""
     if keys:
-        connection.execute(query("forget_learned"), {"model": model_id, "keys": list(keys)})
+        wanted = list(keys)
+        values = {"model": model_id, "keys": wanted, "buckets": list(set(buckets(wanted).tolist()))}
+        connection.execute(query("forget_learned"), values)
 
 
 def forget_all(connection: psycopg.Connection[Any], model_id: int) -> int:
@@ -49,35 +70,44 @@ def forget_all(connection: psycopg.Connection[Any], model_id: int) -> int:
 
 
 def pack(
-    model_id: int, keys: Sequence[str], buckets: npt.NDArray[np.int32], first_tick: int, encoding: str = "utf-8"
+    model_id: int, keys: Sequence[str], prints: Integers, first_tick: int | None = None, encoding: str = "utf-8"
 ) -> bytes:
-    """Return keys with consecutive ticks in COPY's binary format; needs no server, so the server can be busy.
+    """Return keys in COPY's binary format, one tuple per bucket; needs no server, so the server can be busy.
 
-    Keys a, b, c of buckets 5, 2, 5, learned at ticks 10, 11, 12, become two rows of mempair.learned_keys:
-
-        model_id  bucket  keys    ticks
-        7         2       {b}     {11}
-        7         5       {a,c}   {10,12}
+    Of the keys "7", "8", "9" in buckets 3, 1, 3 become the tuples (model, 1, {8}, {print of 8}, {its tick}) and
+    (model, 3, {7, 9}, {their prints}, {their ticks}). Ticks count up from `first_tick` in the order of the keys.
     """
-    order = np.argsort(buckets, kind="stable")
-    texts, places = arrays.packed_texts(keys, order, encoding)
-    ticks = np.empty(len(order), TICK)
-    ticks["length"], ticks["value"] = 8, first_tick + order
-    inside = buckets[order]
+    places = buckets(keys)
+    order = np.argsort(places, kind="stable")
+    texts, starts = arrays.packed_texts(keys, order, encoding)
+    marks = _elements(prints[order])
+    ticks = None if first_tick is None else _elements(first_tick + order)
+    inside = places[order]
     first = np.flatnonzero(np.diff(inside, prepend=-1))  # of every bucket
     bounds = np.append(first, len(order))
-    counts = np.diff(bounds).tolist()
     parts = [BEGIN]
-    for bucket, count, (a, b), (i, j) in zip(
-        inside[first].tolist(), counts, pairwise(places[bounds].tolist()), pairwise(bounds.tolist()), strict=True
+    for bucket, (a, b), (i, j) in zip(
+        inside[first].tolist(), pairwise(starts[bounds].tolist()), pairwise(bounds.tolist()), strict=True
     ):
         parts += (
-            KEYS.pack(4, 4, model_id, 4, bucket, arrays.HEADER + b - a, 1, 0, TEXT, count, 1),
+            FRONT.pack(5, 4, model_id, 2, bucket, arrays.HEADER + b - a, 1, 0, TEXT, j - i, 1),
             texts[a:b],
-            TICKS.pack(arrays.HEADER + count * TICK.itemsize, 1, 0, INT8, count, 1),
-            ticks[i:j].tobytes(),
+            *_array(marks[i:j]),
+            *(_array(ticks[i:j]) if ticks is not None else (NULL,)),
         )
     return b"".join([*parts, END])
+
+
+def _elements(values: Integers) -> npt.NDArray[Any]:
+    elements = np.empty(len(values), ELEMENT)
+    elements["length"], elements["value"] = 8, values
+    return elements
+
+
+def _array(elements: npt.NDArray[Any]) -> tuple[bytes, bytes]:
+    """Return the two parts of a bigint[] field."""
+    data = elements.tobytes()
+    return ARRAY.pack(arrays.HEADER + len(data), 1, 0, INT8, len(elements), 1), data
 
 
 def enter(connection: psycopg.Connection[Any], packed: bytes) -> None:

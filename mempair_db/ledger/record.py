@@ -49,11 +49,9 @@ class Record:
 
     def enter(self, kind: str, *, clock: int | None = None, rho_spent: int | None = None, **fields: Any) -> int:
         """Add a ledger entry; clock and total are the model's present ones unless given."""
-        pair = self.model.pair
-        if clock is None:
-            clock = pair.tally("clock") if pair.epoch else 0
-        if rho_spent is None:
-            rho_spent = pair.odometer.spent if pair.epoch else 0
+        engine = self.model.engine
+        clock = engine.clock if clock is None else clock
+        rho_spent = engine.spent if rho_spent is None else rho_spent
         return self._ledger.append(kind, epoch=self.model.epoch, clock=clock, rho_spent=rho_spent, **fields)
 
     def deletion(
@@ -62,8 +60,8 @@ class Record:
         """Add the entry of one deleted row, and the receipt that can open its tag with the key, or with the subject."""
         tag, salt = new_tag(key if subject is None else subject)
         seq = self.enter(entry, rows=1, tag=tag, **fields)
-        promise = self.model.pair.parameters
-        terms = (promise.unlearner, promise.epsilon, promise.delta, __version__)
+        promise = self.model.terms
+        terms = (promise["unlearner"], promise["epsilon"], promise["delta"], __version__)
         self._receipts.append((self.model.id, key, subject, tag, salt, seq, requested, self.at, kind, *terms))
         if entry == "unlearned":
             self.outcome.unlearned += 1
@@ -94,17 +92,4 @@ class Record:
         self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
         models.save(connection, self.model)
         point("state written")
-        self.outcome.figures = _figures(self.model)
-
-
-def _figures(model: Model) -> dict[str, float]:
-    pair = model.pair
-    if pair.epoch is None:
-        return {"gate": 0.0}
-    return {
-        "gate": float(pair.ready),
-        "clock": pair.tally("clock"),
-        "regret_bound": pair.regret_bound(),
-        "rho_spent": pair.odometer.spent,
-        "rho_left": pair.odometer.remaining,
-    }
+        self.outcome.figures = self.model.engine.figures()

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mempair_db.database import models
+from mempair_db.database.certified import unpack
 from mempair_db.errors import InvalidParameter, ModelNotReady, UnknownModel
 from mempair_db.offline.export import FORMAT, export
 from mempair_db.offline.progress import Bars, silent
@@ -106,7 +107,7 @@ class Offline:
         epoch = Epoch.from_json(json.loads(self.row["constants"]))
         row = {**self.row, "anchor": np.array(self.row["anchor"]), "theta": np.array(self.row["theta"])}
         spent = Odometer(row["cap"], row["spent"], row["deletions"], row["largest"])
-        pair.restore(epoch, models.unpack(row, epoch.d, self._window()), spent)
+        pair.restore(epoch, unpack(row, epoch.d, self._window()), spent)
         pair.ready = bool(row["ready"])
         return pair
 

@@ -1,13 +1,9 @@
-"""Captured events: read into arrays, and reduced to what the model has to do.
-
-A row's events in one batch reduce to at most one deletion followed by at most one insertion: an insert whose delete
-is there too was never learned, so both are dropped, and the delete of a row that was never learned costs nothing.
-"""
+"""Captured events: chunks of the queue, read into arrays. What they come to is said by `plan`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from operator import itemgetter
@@ -38,7 +34,6 @@ class Changes:
     seq: npt.NDArray[np.int64]
     op: npt.NDArray[np.int16]
     keys: list[str]
-    buckets: npt.NDArray[np.int32]  # where learned.py keeps the keys
     x: Matrix
     c: Sequence[tuple[str | None, ...]]  # empty if the model has no text features
     y: Vector
@@ -67,7 +62,6 @@ class Changes:
             self.seq[index],
             self.op[index],
             [self.keys[i] for i in index],
-            self.buckets[index],
             self.x[index],
             [self.c[i] for i in index] if len(self.c) else (),
             self.y[index],
@@ -77,24 +71,23 @@ class Changes:
         )
 
 
-def read(connection: psycopg.Connection[Any], model: Model, after: int = 0) -> Changes:
+def read(connection: psycopg.Connection[Any], model: Model, after: int = 0, *, whole: bool = False) -> Changes:
     """Read a batch of the model's queue: the chunks with the smallest numbers, if asked of those `after` a number.
 
-    All rows of a chunk have the same number.
+    All rows of a chunk have the same number. `whole` reads everything, whatever its size.
     """
-    values = {"rows": BATCH_ROWS, "bytes": BATCH_BYTES, "after": after}
-    raw = (arrays.FLOAT8_ARRAY, arrays.INT4_ARRAY)
-    rows = arrays.fetch(connection, model.statement("read_changes"), values, raw)
+    most, size = (2**40, 2**60) if whole else (BATCH_ROWS, BATCH_BYTES)
+    values = {"rows": most, "bytes": size, "after": after}
+    rows = arrays.fetch(connection, model.statement("read_changes"), values, (arrays.FLOAT8_ARRAY,))
     rows.sort(key=itemgetter(0))
-    seq, op, many, keys, buckets, x, c, y, at, subjects, complete = columns(rows, 11)
+    seq, op, many, keys, x, c, y, at, subjects, complete = columns(rows, 10)
     counts = np.array(many, np.int64)
     return Changes(
         seq=np.repeat(np.array(seq, np.int64), counts),
         op=np.repeat(np.array(op, np.int16), counts),
         keys=chunks.flat(keys, many, ""),
-        buckets=chunks.integers(buckets, counts),
-        x=chunks.matrix(x, counts, model.numbers),
-        c=chunks.texts(c, many, model.texts),
+        x=chunks.matrix(x, counts, model.number_count),
+        c=chunks.texts(c, many, model.text_count),
         y=chunks.matrix(y, counts, 1, arrays.HEADER)[:, 0],
         captured_at=chunks.spread(at, many),
         subjects=chunks.flat(subjects, many, None) if any(subjects) else (),
@@ -122,8 +115,8 @@ def put_back(connection: psycopg.Connection[Any], model: Model, left: Changes) -
             "op": int(chunk.op[0]),
             "rows": len(chunk),
             "keys": chunk.keys,
-            "x": chunk.x if model.numbers else None,
-            "c": [list(row) for row in chunk.c] if model.texts else None,
+            "x": chunk.x if model.number_count else None,
+            "c": [list(row) for row in chunk.c] if model.text_count else None,
             "y": chunk.y,
             "captured_at": chunk.captured_at[0],
             "subjects": list(chunk.subjects) if any(chunk.subjects) else None,
@@ -161,71 +154,3 @@ def texts(rows: list[bytes | None], width: int) -> Sequence[tuple[str | None, ..
             ready[data] = values = values if len(values) == width else missing
         found.append(values)
     return found
-
-
-@dataclass
-class Plan:
-    """What a batch comes to. Numbers are positions in its `Changes`."""
-
-    events: list[int] | range = field(default_factory=list)  # to be applied, in order
-    cancelled: list[int] = field(default_factory=list)  # deletes of rows that were never learned
-    dropped: list[int] = field(default_factory=list)  # the inserts that those deletes cancel
-    rejected: list[tuple[int, str]] = field(default_factory=list)
-    poison: list[tuple[int, str]] = field(default_factory=list)  # deletes of learned rows that cannot be unlearned
-    repeated: bool = False  # some of the rejected were learned already
-
-
-def plan(changes: Changes, learned: Mapping[str, int], *, impute: bool, regression: bool) -> Plan:
-    """Reduce the events. `learned` says how often the model has learned keys that were looked up."""
-    result = Plan()
-    reasons = _unusable(changes, impute=impute, regression=regression)
-    known = set(learned)
-    usual = not known and not (changes.op == DELETE).any() and not any(reasons)
-    if usual and len(set(changes.keys)) == len(changes):
-        result.events = range(len(changes))  # the usual batch: new rows only
-        return result
-    waiting: dict[str, int] = {}  # inserts of this batch that no later event has cancelled
-    kept: set[int] = set()
-    for i, (op, key) in enumerate(zip(changes.op.tolist(), changes.keys, strict=True)):
-        if op == DELETE:
-            if key in waiting:
-                result.dropped.append(waiting[key])
-                kept.discard(waiting.pop(key))
-                result.cancelled.append(i)
-            elif key in known:
-                known.discard(key)
-                kept.add(i)
-                if learned[key] > 1:
-                    result.poison.append((i, "the row was learned twice: an earlier deletion of it escaped capture"))
-                elif reasons[i]:
-                    result.poison.append((i, reasons[i]))
-            else:
-                result.cancelled.append(i)
-        elif reasons[i]:
-            result.rejected.append((i, reasons[i]))
-        elif key in waiting or key in known:
-            result.rejected.append((i, "already learned"))
-            result.repeated = True
-        else:
-            waiting[key] = i
-            kept.add(i)
-    result.events = sorted(kept)
-    return result
-
-
-def _unusable(changes: Changes, *, impute: bool, regression: bool) -> list[str]:
-    """Return why each row cannot be learned; an empty text if it can."""
-    reasons = [""] * len(changes)
-    for i in np.flatnonzero(~np.isfinite(changes.x).all(axis=1)).tolist():
-        if np.isinf(changes.x[i]).any():
-            reasons[i] = "infinite value"
-        elif not impute:
-            reasons[i] = "missing value"
-    if not impute:
-        for i, values in enumerate(changes.c):
-            if None in values:
-                reasons[i] = "missing value"
-    good = np.isfinite(changes.y) if regression else np.abs(changes.y) == 1.0
-    for i in np.flatnonzero(~good).tolist():
-        reasons[i] = "unusable target"
-    return reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -18,6 +19,7 @@ from psycopg import errors as pg
 from mempair_db import __version__
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
+from mempair_db.errors import MempairError
 from mempair_db.ledger.record import Outcome
 from mempair_db.worker import batch
 from mempair_db.worker.metrics import Metrics
@@ -29,6 +31,7 @@ log = logging.getLogger("mempair.worker")
 BUSY: Final = 0.002  # seconds between looks while there is work
 IDLE: Final = 0.2
 LONGEST_BACKOFF: Final = 30.0
+LONGEST_REST: Final = 300.0  # of a failed model
 HEARTBEAT: Final = 10.0
 EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
@@ -40,7 +43,7 @@ MANY: Final = 1_000  # applied rows whose dead versions would slow every later l
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
 PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled)
 # The server has no room; nothing is lost, and only an operator can help.
-STARVED = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded)
+NO_ROOM = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded)
 
 
 class Turn(NamedTuple):
@@ -48,21 +51,28 @@ class Turn(NamedTuple):
 
     id: int
     name: str
-    status: str
+    phase: str
+    retrain_requested: str | None
+    failure: str | None
     reason: str | None
     on_exhausted: str
+    unlearner: str
     learned: int
     waiting: int
 
     @property
-    def overwhelmed(self) -> bool:
-        """Whether a replay of the table is quicker than the queue.
+    def why_retrain(self) -> str | None:
+        """Why the table is to be read anew, if nobody has asked for it yet.
 
         To find its 100,000 rows a batch looks at all that waits, about 0.35 µs a row. So n waiting rows cost 1.7 n² ps
         more than to read the table, where every learned row costs 5 µs. A model that halts is never retrained unasked.
         """
-        allowed = self.on_exhausted == "retrain" or self.learned == 0
-        return allowed and self.waiting >= BACKLOG and self.waiting**2 >= LEARNED_ROW * self.learned
+        if self.phase == "exhausted":
+            return self.reason if self.on_exhausted == "retrain" else None
+        allowed = self.on_exhausted == "retrain" or self.unlearner == "exact" or self.learned == 0
+        if allowed and self.waiting >= BACKLOG and self.waiting**2 >= LEARNED_ROW * self.learned:
+            return f"{self.waiting} changes wait, a replay of the table is quicker"
+        return None
 
 
 class Worker:
@@ -89,6 +99,7 @@ class Worker:
         self.id = uuid.uuid4()
         self._stop = threading.Event()
         self._unpurged: set[int] = set()
+        self._rests: dict[int, tuple[float, float]] = {}  # failed models: until when, and how long the pause was
         self._done: dict[str, float] = {}
 
     @property
@@ -109,7 +120,7 @@ class Worker:
                     batch.prepare(connection)
                     failures = 0
                     self._serve(connection)
-            except (psycopg.OperationalError, *STARVED) as error:
+            except (psycopg.OperationalError, *NO_ROOM) as error:
                 failures += 1
                 pause = min(LONGEST_BACKOFF, 0.1 * 2**failures) * random.uniform(0.5, 1.0)  # noqa: S311
                 log.warning("%s, trying again in %.1f s", type(error).__name__, pause)
@@ -131,6 +142,8 @@ class Worker:
         where = {"model": self.model_id, "bytes": BACKLOG_BYTES}
         for row in connection.execute(query("models"), where).fetchall():
             turn = Turn(*row)
+            if self._stop.is_set() or self._resting(turn):
+                continue
             began = time.monotonic()
             try:
                 outcome = self._turn(connection, turn)
@@ -138,29 +151,49 @@ class Worker:
                 log.info("%s, will be tried again", type(error).__name__, extra={"model": turn.name})
                 worked = True
                 continue
+            except Exception as error:  # (one model's trouble is not another's)
+                if connection.broken or connection.closed or isinstance(error, NO_ROOM):
+                    raise
+                self._fail(connection, turn, error)
+                continue
+            self._rests.pop(turn.id, None)
             if outcome.worked:
                 self._tell(turn, outcome, time.monotonic() - began)
                 worked = True
-            if self._stop.is_set():
-                break
         return worked
 
+    def _resting(self, turn: Turn) -> bool:
+        """Whether the model failed, and is not to be tried again yet; resuming it clears the failure, and ends that."""
+        if turn.failure is None:
+            self._rests.pop(turn.id, None)
+            return False
+        return time.monotonic() < self._rests.get(turn.id, (0.0, 0.0))[0]
+
+    def _fail(self, connection: psycopg.Connection[Any], turn: Turn, error: Exception) -> None:
+        """Say why the model could not be worked on, and try again later, ever more patiently."""
+        _, pause = self._rests.get(turn.id, (0.0, 0.5))
+        pause = min(LONGEST_REST, 2 * pause)
+        self._rests[turn.id] = (time.monotonic() + pause, pause)
+        text = str(error).strip().split("\n")[0] if isinstance(error, (psycopg.Error, MempairError)) else repr(error)
+        failure = f"{type(error).__name__}: {text}"[:500]
+        log.error("%s, trying again in %.0f s", failure, pause, extra={"model": turn.name})
+        with contextlib.suppress(psycopg.Error):
+            connection.execute(query("save_failure"), {"model": turn.id, "failure": failure})
+
     def _turn(self, connection: psycopg.Connection[Any], turn: Turn) -> Outcome:
-        if turn.status == "exhausted" and turn.on_exhausted == "retrain":
-            connection.execute(query("begin_retrain"), {"model": turn.id})
-        elif turn.status == "exhausted":
-            return Outcome()
-        if turn.status in ("exhausted", "retraining"):
-            outcome = retrain(connection, turn.id, turn.reason or "requested", self._stop.is_set)
-        elif turn.overwhelmed:
-            why = f"{turn.waiting} changes wait, a replay of the table is quicker"
-            outcome = retrain(connection, turn.id, why, self._stop.is_set)
+        why = turn.why_retrain
+        if turn.retrain_requested is None and why is not None:
+            connection.execute(query("request_retrain"), {"model": turn.id, "why": why})
+        if turn.retrain_requested or why:
+            outcome = retrain(connection, turn.id, dsn=self.dsn, give_up=self._stop.is_set)
         else:
             outcome = batch.apply_batch(connection, turn.id)
         if outcome.unlearned or outcome.cancelled or outcome.notes or outcome.learned >= MANY:
             self._unpurged.add(turn.id)
         elif not outcome.worked and turn.id in self._unpurged and purge(connection, turn.id):
             self._unpurged.discard(turn.id)
+        if turn.failure is not None and not outcome.worked:
+            connection.execute(query("save_failure"), {"model": turn.id, "failure": None})
         return outcome
 
     def _tell(self, turn: Turn, outcome: Outcome, seconds: float) -> None:

@@ -25,7 +25,7 @@ select m.id, m.name from mempair.model m order by m.name
 
 -- cli_model_list --
 select m.name as model, m.source::text as source, m.target, array_to_string(m.features, ', ') as features, m.loss,
-       m.epsilon, m.delta, m.gamma, m.status
+       m.unlearner, m.epsilon, m.delta, m.gamma, mempair.status_of(m.*) as status
 from mempair.model m order by m.name
 
 -- cli_status --

@@ -7,7 +7,8 @@ select pg_catalog.pg_export_snapshot()
 -- offline_models --
 select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.key_columns, m.features, m.numeric_features,
        m.text_features, m.target, m.positive, m.loss, m.epsilon, m.delta, m.gamma, m.lambda, m.m, m.tau, m.kappa, m.clip,
-       m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, m.status, m.reason,
+       m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, mempair.status_of(m.*) as status,
+       coalesce(m.failure, m.retrain_requested, m.reason) as reason,
        m.created_at, s.version, s.epoch, s.clock, s.rows_learned, s.anchor, s.theta, s.tally, s.block, s.checkpoint, s.cap, s.spent,
        s.deletions, s.largest, s.ledger_seq, s.ledger_hash, p.ready,
        waiting.changes as changes_waiting, waiting.deletions as deletions_waiting, waiting.oldest_deletion,

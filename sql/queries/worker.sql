@@ -2,27 +2,28 @@
 -- {key}, {x}, {c}, {y} its extractors.
 
 -- models --
--- Every model that has something to do, in the order of its number. What waits is counted only where it may be much.
-select m.id, m.name, m.status, m.reason, m.on_exhausted, s.rows_learned,
+-- Every model that is not paused, in the order of its number. What waits is counted only where it may be much.
+select m.id, m.name, m.phase, m.retrain_requested, m.failure, m.reason, m.on_exhausted, m.unlearner, s.rows_learned,
        case when pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
                + pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
-            then (select p.changes from mempair.pending(m.id) p) else 0 end
+            then (select p.changes from mempair.pending(m.id) p) else 0 end as waiting
 from mempair.model m
 join mempair.state s on s.model_id = m.id
-where m.status not in ('paused', 'failed') and m.id = coalesce(%(model)s, m.id)
+where not m.paused and m.id = coalesce(%(model)s, m.id)
 order by m.id
 
--- begin_retrain --
--- Visible at once, before the long transaction that does it.
-update mempair.model set status = 'retraining' where id = %(model)s and status = 'exhausted'
+-- request_retrain --
+-- Ask for a retrain, if nobody has: visible at once, before the long transaction that does it.
+update mempair.model set retrain_requested = %(why)s where id = %(model)s and retrain_requested is null
 
 -- lease --
 -- The lock on the state row makes this worker the only writer of the model until the transaction ends.
-select m.*, m.lambda, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest,
-       s.ledger_seq, s.ledger_hash, p.ready, n.nspname as source_schema, c.relname as source_table
+select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
+       s.reference_rows, s.ledger_seq, s.ledger_hash, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret
 from mempair.state s
 join mempair.model m on m.id = s.model_id
 join mempair.published p on p.model_id = s.model_id
+join mempair.secret x on x.model_id = s.model_id
 join pg_catalog.pg_class c on c.oid = m.source
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where s.model_id = %(model)s
@@ -45,7 +46,7 @@ with sized as materialized (
     select max(t.seq) filter (where t.place = 1 or (t.rows <= %(rows)s and t.bytes <= %(bytes)s)) as last, max(t.seq) as newest
     from total t
 )
-select q.seq, q.op, q.rows, q.keys, array(select mempair.bucket(k) from pg_catalog.unnest(q.keys) k), q.x, q.c, q.y,
+select q.seq, q.op, q.rows, q.keys, q.x, q.c, q.y,
        q.captured_at, q.subjects, b.last = b.newest
 from batch b
 join (select * from {a} union all select * from {b}) as q on q.seq > %(after)s and q.seq <= b.last
@@ -69,31 +70,32 @@ insert into {a} (seq, op, rows, keys, x, c, y, captured_at, subjects)
 values (%(seq)s, %(op)s, %(rows)s, %(keys)s, %(x)s, %(c)s, %(y)s, %(captured_at)s, %(subjects)s)
 
 -- find_learned --
--- How often each of these rows was learned; more than once only if a deletion escaped capture and the key came again.
-select k, sum(pg_catalog.cardinality(pg_catalog.array_positions(l.keys, k)))::bigint
-from pg_catalog.unnest(%(keys)s::text[]) k
-join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = mempair.bucket(k) and k = any (l.keys)
-group by k
+-- The fingerprints learned under some keys; several only if a deletion escaped capture and the key came again.
+select k.key, l.prints[place]
+from unnest(%(keys)s::text[], %(buckets)s::integer[]) as k(key, bucket)
+join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = k.bucket::smallint
+cross join lateral pg_catalog.unnest(pg_catalog.array_positions(l.keys, k.key)) as place
 
 -- find_many_learned --
 -- The same, reading all keys once instead of a bucket for every one asked for.
-select l.row_key, count(*)
+select l.row_key, l.fingerprint
 from mempair.learned l
 where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
-group by l.row_key
 
 -- forget_learned --
 -- Whatever shared a row with them is written again without them. (unnest of several arrays is Postgres' own, always.)
 with touched as (
-    delete from mempair.learned_keys l using pg_catalog.unnest(%(keys)s::text[]) k
-    where l.model_id = %(model)s and l.bucket = mempair.bucket(k) and k = any (l.keys)
-    returning l.bucket, l.keys, l.ticks
+    delete from mempair.learned_keys l
+    where l.model_id = %(model)s and l.bucket = any (%(buckets)s::smallint[]) and l.keys && %(keys)s::text[]
+    returning l.bucket, l.keys, l.prints, l.ticks
 )
-insert into mempair.learned_keys (model_id, bucket, keys, ticks)
-select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key), pg_catalog.array_agg(u.tick)
-from touched t, unnest(t.keys, t.ticks) as u(row_key, tick)
+insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
+select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key),
+       case when pg_catalog.bool_and(t.prints is not null) then pg_catalog.array_agg(u.fingerprint) end,
+       case when pg_catalog.bool_and(t.ticks is not null) then pg_catalog.array_agg(u.tick) end
+from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
 where u.row_key <> all (%(keys)s::text[])
-group by t.bucket
+group by t.bucket, t.prints is null, t.ticks is null
 
 -- forget_all_learned --
 with gone as (
@@ -102,7 +104,7 @@ with gone as (
 select coalesce(sum(g.rows), 0)::bigint from gone g
 
 -- copy_learned --
-copy mempair.learned_keys (model_id, bucket, keys, ticks) from stdin (format binary)
+copy mempair.learned_keys (model_id, bucket, keys, prints, ticks) from stdin (format binary)
 
 -- copy_ledger --
 copy mempair.ledger (model_id, seq, at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, body, prev, hash) from stdin
@@ -118,35 +120,40 @@ update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = %(clock)s, rows_learned = %(rows)s, anchor = %(anchor)s,
     theta = %(theta)s, tally = %(tally)s, block = %(block)s,
     checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
-    deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s
+    deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s,
+    sums = null, rows_refreshed = null, reference_rows = null, attest_salt = null
 where model_id = %(model)s
 
 -- blank_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
     block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
-    ledger_hash = %(ledger_hash)s
+    ledger_hash = %(ledger_hash)s, sums = null, rows_refreshed = null, reference_rows = null, attest_salt = null
 where model_id = %(model)s
 
 -- publish --
 update mempair.published set
     version = %(version)s, epoch = %(epoch)s, weights = %(weights)s, centers = %(centers)s, intercept = %(intercept)s,
     levels = %(levels)s, level_weights = %(level_weights)s, ready = %(ready)s, samples = %(samples)s,
-    needed = %(needed)s, published_at = clock_timestamp()
+    needed = %(needed)s, published_at = clock_timestamp(), scales = null, missing_weights = null, knots = null,
+    knot_weights = null, places = null
 where model_id = %(model)s
 
 -- blank_published --
 update mempair.published set
     version = %(version)s, epoch = %(epoch)s, weights = null, centers = null, intercept = null, levels = null,
-    level_weights = null, ready = false, samples = 0, needed = %(needed)s, published_at = clock_timestamp()
+    level_weights = null, scales = null, missing_weights = null, knots = null, knot_weights = null, places = null,
+    ready = false, samples = 0, needed = %(needed)s, published_at = clock_timestamp()
 where model_id = %(model)s
 
 -- save_model --
-update mempair.model set epoch = %(epoch)s, status = %(status)s, reason = %(reason)s
-where id = %(model)s and (epoch, status, reason) is distinct from (%(epoch)s, %(status)s, %(reason)s)
+update mempair.model
+set epoch = %(epoch)s, phase = %(phase)s, reason = %(reason)s, retrain_requested = %(retrain_requested)s, failure = null
+where id = %(model)s and (epoch, phase, reason, retrain_requested, failure)
+    is distinct from (%(epoch)s, %(phase)s, %(reason)s, %(retrain_requested)s, null)
 
 -- save_constants --
-update mempair.model set constants = %(constants)s where id = %(model)s
+update mempair.model set constants = %(constants)s, promise = %(promise)s where id = %(model)s
 
 -- load_window --
 select slot, v, r from mempair.curvature where model_id = %(model)s
@@ -171,7 +178,7 @@ set local enable_mergejoin = off
 -- open_source --
 -- Every labelled row of the source, in the order in which the rows were learned, new ones last.
 declare mempair_source no scroll cursor for
-select t.row_key, mempair.bucket(t.row_key), t.x, t.c, t.y
+select t.row_key, t.x, t.c, t.y
 from {rows} t left join mempair.learned l on l.model_id = %(model)s and l.row_key = t.row_key
 where t.y is not null
 order by l.tick
@@ -224,3 +231,79 @@ from mempair.model m cross join lateral mempair.pending(m.id) p
 
 -- mark_dropped_sources --
 select mempair.mark_dropped_sources()
+
+-- save_sums --
+update mempair.state set
+    version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = %(rows)s, sums = %(sums)s,
+    rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s,
+    refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
+    anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
+    largest = 0, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s, attest_salt = null
+where model_id = %(model)s
+
+-- publish_exact --
+update mempair.published set
+    version = %(version)s, epoch = %(epoch)s, weights = %(weights)s, centers = %(centers)s, intercept = %(intercept)s,
+    scales = %(scales)s, missing_weights = %(missing_weights)s, knots = %(knots)s, knot_weights = %(knot_weights)s,
+    places = %(places)s::text::jsonb, level_weights = %(level_weights)s, levels = null, ready = %(ready)s, samples = %(samples)s,
+    needed = %(needed)s, published_at = clock_timestamp()
+where model_id = %(model)s
+
+-- save_failure --
+update mempair.model set failure = %(failure)s where id = %(model)s and failure is distinct from %(failure)s
+
+-- stop_serving --
+update mempair.published set ready = false where model_id = %(model)s and ready
+
+-- count_reference --
+select count(*)::integer from mempair.reference_row r where r.model_id = %(model)s
+
+-- find_reference --
+-- Which of these keys are reference rows.
+select r.row_key from mempair.reference_row r where r.model_id = %(model)s and r.row_key = any (%(keys)s::text[])
+
+-- load_reference --
+select r.row_key, r.fingerprint from mempair.reference_row r where r.model_id = %(model)s
+
+-- find_rows --
+-- Rows of the source by their keys.
+select f.row_key, f.x, f.c, f.y from {find}(%(keys)s::text[]) f where f.y is not null
+
+-- drop_reference --
+delete from mempair.reference_row r where r.model_id = %(model)s and r.row_key = any (%(keys)s::text[])
+
+-- forget_reference --
+delete from mempair.reference_row r where r.model_id = %(model)s
+
+-- save_reference --
+insert into mempair.reference_row (model_id, row_key, fingerprint)
+select %(model)s, k.key, k.fingerprint from unnest(%(keys)s::text[], %(prints)s::bigint[]) as k(key, fingerprint)
+
+-- count_source --
+select count(*) from {rows} t where t.y is not null
+
+-- sample_source --
+-- A sample by key: whether a row is in it depends on the salt and its own key alone.
+select t.row_key, t.x, t.c, t.y from {rows} t
+where t.y is not null and pg_catalog.hashtextextended(t.row_key, %(salt)s) <= %(threshold)s
+
+-- source_blocks --
+-- The most blocks that one of the tables behind the source has.
+select coalesce(max(pg_catalog.pg_relation_size(p.relation) / pg_catalog.current_setting('block_size')::bigint), 0)::bigint
+from mempair.partitions((select m.source from mempair.model m where m.id = %(model)s)) p
+
+-- open_part --
+-- The labelled rows of the source in some blocks of it (of all its partitions).
+declare mempair_source no scroll cursor for
+select t.row_key, t.x, t.c, t.y from {rows} t
+where t.y is not null and t.place >= %(first)s::text::tid and t.place < %(last)s::text::tid
+
+-- own_limits --
+-- Limits that were set for the whole database are for its users' statements, not for a batch or a retrain.
+set local statement_timeout = 0;
+set local idle_in_transaction_session_timeout = 0;
+set local lock_timeout = 0
+
+-- still_there --
+-- Which of these keys the source still has.
+select f.row_key from {find}(%(keys)s::text[]) f

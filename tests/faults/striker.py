@@ -28,7 +28,7 @@ def strike(point: str, hit: int) -> Callable[[str], None]:
 def mutate() -> None:
     """Make the worker wrong: it commits the state first, and empties the queue in a second transaction."""
     late: list[tuple[Any, ...]] = []
-    whole, move = batch.apply_batch, batch._empty_queue
+    whole, move = batch.apply_batch, batch.empty_queue
 
     def keep(_connection: Any, *rest: Any) -> None:
         late.append(rest)
@@ -41,7 +41,7 @@ def mutate() -> None:
                 move(connection, *late.pop())
         return outcome
 
-    vars(batch).update(_empty_queue=keep, apply_batch=split)
+    vars(batch).update(empty_queue=keep, apply_batch=split)
 
 
 def main(dsn: str, point: str, hit: str, mode: str) -> None:

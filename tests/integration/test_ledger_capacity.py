@@ -28,5 +28,5 @@ def test_capacity_in_sql_is_that_of_the_pair(database: str, unlearner: str, targ
             batch.prepare(other)
             model = models.lease(other, 1)
             assert model is not None
-            expected = model.pair.capacity()
+            expected = model.certified.pair.capacity()
         assert connection.execute("select mempair.capacity('m')").fetchone() == (pytest.approx(expected, rel=1e-12),)

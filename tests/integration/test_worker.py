@@ -274,14 +274,14 @@ def test_when_too_much_waits_the_table_is_read_instead_of_the_queue(
 
 
 def test_a_long_queue_beside_many_more_learned_rows_is_worked_off() -> None:
-    turn = loop.Turn(1, "m", "ready", None, "retrain", learned=0, waiting=999_999)
-    assert not turn.overwhelmed
-    assert turn._replace(waiting=1_000_000).overwhelmed
-    assert turn._replace(waiting=1_000_000, on_exhausted="halt").overwhelmed
-    assert not turn._replace(waiting=1_000_000, on_exhausted="halt", learned=1).overwhelmed
-    assert not turn._replace(waiting=1_000_000, learned=1_000_000).overwhelmed
-    assert turn._replace(waiting=2_000_000, learned=1_000_000).overwhelmed
-    assert not turn._replace(waiting=2_000_000, learned=100_000_000).overwhelmed
+    turn = loop.Turn(1, "m", "ready", None, None, None, "retrain", "symmetric", learned=0, waiting=999_999)
+    assert not turn.why_retrain
+    assert turn._replace(waiting=1_000_000).why_retrain
+    assert turn._replace(waiting=1_000_000, on_exhausted="halt").why_retrain
+    assert not turn._replace(waiting=1_000_000, on_exhausted="halt", learned=1).why_retrain
+    assert not turn._replace(waiting=1_000_000, learned=1_000_000).why_retrain
+    assert turn._replace(waiting=2_000_000, learned=1_000_000).why_retrain
+    assert not turn._replace(waiting=2_000_000, learned=100_000_000).why_retrain
 
 
 def test_a_retrain_with_too_few_rows_left_waits_for_more(shop: World) -> None:

@@ -1,0 +1,141 @@
+"""The state of an exact model in Postgres: sums, constants, reference rows; and the weights that follow from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from mempair_db.database.queries import query
+from mempair_db.pair import exact
+from mempair_db.pair.encode import Matrix, Texts, Vector
+from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair.serve import fold
+
+
+class Exact:
+    """The sums of an exact model, and the constants they are sums under."""
+
+    def __init__(self, terms: Mapping[str, Any]) -> None:
+        """Begin with nothing learned."""
+        self.terms = terms
+        self.reference: Reference | None = None
+        self.sums: Sums | None = None
+        self.rows_refreshed = 0
+        self.reference_rows = 0  # how many there were
+        self.references_left = 0
+        self.new_constants = True
+        self.halted = False  # a deletion waits for a refresh, and the old model must not be served meanwhile
+
+    @property
+    def begun(self) -> bool:
+        """Whether its constants are chosen."""
+        return self.reference is not None
+
+    @property
+    def clock(self) -> int:
+        """An exact model has no order, and so no clock."""
+        return 0
+
+    @property
+    def spent(self) -> int:
+        """Deletions cost no budget."""
+        return 0
+
+    @property
+    def rows(self) -> int:
+        """Rows in the sums."""
+        return self.sums.n if self.sums else 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether it predicts: a function of the sums alone."""
+        if self.reference is None or self.sums is None or self.halted:
+            return False
+        return exact.gate(self.reference, self.sums, self.terms["gamma"], self.terms["ridge"])
+
+    def start(self, reference: Reference, sums: Sums, reference_rows: int) -> None:
+        """Take new constants, and the sums of all rows under them."""
+        self.reference, self.sums, self.new_constants, self.halted = reference, sums, True, False
+        self.rows_refreshed, self.reference_rows, self.references_left = sums.n, reference_rows, reference_rows
+
+    def add(self, part: Sums) -> None:
+        """Add what a batch changes."""
+        if self.sums is None or self.sums.n + part.n >= exact.MOST_ROWS:
+            raise OverflowError(f"{exact.MOST_ROWS} rows and more could overflow the sums")
+        self.sums += part
+
+    def weights(self) -> Matrix:
+        """w, from the sums."""
+        if self.reference is None or self.sums is None:
+            raise ValueError("the model has no constants yet")
+        return exact.solve(self.reference, self.sums, self.terms["ridge"])
+
+    def outgrown(self) -> str | None:
+        """Say why the constants no longer fit, or None."""
+        if self.reference is None or self.sums is None:
+            return None
+        return exact.outgrown(
+            self.reference,
+            self.sums,
+            self.weights(),
+            rows_then=self.rows_refreshed,
+            left=self.references_left,
+            rows=self.reference_rows,
+        )
+
+    def figures(self) -> dict[str, float]:
+        """Where the model stands, for the metrics."""
+        return {"gate": float(self.ready)}
+
+    def constants(self) -> dict[str, Any]:
+        """What is frozen, as plain values."""
+        return self.reference.to_json() if self.reference else {}
+
+    def load(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> None:
+        """Take the state up where it was left."""
+        self.reference = Reference.from_json(row["constants"])
+        self.sums = Sums.from_bytes(row["sums"], self.reference.classes, self.reference.d)
+        self.rows_refreshed, self.reference_rows = row["rows_refreshed"], row["reference_rows"]
+        left = connection.execute(query("count_reference"), {"model": row["id"]}).fetchone()
+        self.references_left = left[0] if left else 0
+        self.new_constants = False
+
+    def save(self, connection: psycopg.Connection[Any], common: dict[str, Any], ledger: dict[str, Any]) -> None:
+        """Write the sums, and the weights that follow from them."""
+        if self.reference is None or self.sums is None:
+            raise ValueError("the model has no constants yet")
+        sums = {
+            "sums": self.sums.to_bytes(),
+            "rows": self.rows,
+            "rows_refreshed": self.rows_refreshed,
+            "reference_rows": self.reference_rows,
+            "refreshed": self.new_constants,
+        }
+        connection.execute(query("save_sums"), common | ledger | sums)
+        folded = fold(self.reference, self.weights()[0], self.terms["curves"])
+        ready = self.ready
+        values = {"ready": ready, "samples": self.rows, "needed": self.rows if ready else self._needed()}
+        connection.execute(query("publish_exact"), common | values | folded)
+
+    def _needed(self) -> int:
+        """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""
+        if self.reference is None or self.sums is None:
+            return int(self.terms["calibration_rows"])
+        dimension = exact.effective_dimension(self.reference, self.sums, self.terms["ridge"])
+        return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.rows + 1)
+
+
+def refer(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts) -> Reference:
+    """Choose a model's constants from its reference rows."""
+    return exact.refer(
+        x, y, c, loss=terms["loss"], curves=terms["curves"], clip=terms["clip"], declared=terms["categories"]
+    )
+
+
+def targets(y: Vector, loss: str) -> Vector:
+    """Labels come as ±1 from the extractors."""
+    return y if loss != "logistic" else np.where(y > 0, 1.0, 0.0)

@@ -1,0 +1,151 @@
+"""What a batch comes to: events are netted per row, and what would be unlearned is held against what was learned.
+
+Every event has a fingerprint of its payload (`fingerprint`). For each key, add the inserted payloads and subtract the
+deleted ones from what is learned:
+
+    learned {a},  delete a, insert b                          → unlearn a, learn b            an UPDATE
+    learned {a},  delete a, insert b, delete b, insert c      → unlearn a, learn c            two of them
+    learned {},   insert a, delete a        (in any order)    → nothing                       never learned
+    learned {a},  delete b                                    → a mismatch: b was never learned
+
+The order inside a batch does not matter: a trigger of the user that sorts before ours may bring a row's deletion before
+its insertion. A deletion that matches nothing waits in the queue until all that is visible has been read, because the
+other half of its transaction may lie beyond the end of the batch. A mismatch is never applied: the worker asks for an
+exact retrain, which serves the deletion.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mempair_db.worker.changes import DELETE, Changes
+
+Prints = npt.NDArray[np.int64]
+Learned = Mapping[
+    str, Sequence[int | None]
+]  # the fingerprints learned under a key; None: learned before there were any
+
+
+@dataclass
+class Plan:
+    """What a batch comes to. Numbers are positions in its `Changes`."""
+
+    learn: list[int] | range = field(default_factory=list)
+    unlearn: list[int] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)  # of those to unlearn, the rows that are not there any more
+    cancelled: list[tuple[int, str]] = field(default_factory=list)  # deletions that need nothing, and why
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)  # deletions whose other half may come later
+    repeated: bool = False  # some of the rejected were learned already
+    mismatch: str | None = None
+
+    @property
+    def events(self) -> list[int] | range:
+        """What is to be applied, in the order of capture."""
+        return self.learn if not self.unlearn else sorted([*self.learn, *self.unlearn])
+
+
+def plan(changes: Changes, prints: Prints, learned: Learned, reasons: Sequence[str]) -> Plan:
+    """Net the events of a batch. `reasons` says why a row cannot be learned; an empty text if it can."""
+    result = Plan()
+    usual = not learned and not (changes.op == DELETE).any() and not any(reasons)
+    if usual and len(set(changes.keys)) == len(changes):
+        result.learn = range(len(changes))  # the usual batch: new rows only
+        return result
+    together: dict[str, list[int]] = {}
+    for i, key in enumerate(changes.keys):
+        together.setdefault(key, []).append(i)
+    is_delete, marks = (changes.op == DELETE).tolist(), prints.tolist()
+    for key, events in together.items():
+        _net(result, changes.complete, is_delete, marks, reasons, learned.get(key, ()), events)
+    return result
+
+
+def _net(
+    result: Plan,
+    complete: bool,
+    is_delete: list[bool],
+    marks: list[int],
+    reasons: Sequence[str],
+    learned: Sequence[int | None],
+    events: list[int],
+) -> None:
+    """Net the events of one key into the plan."""
+    deletions = [i for i in events if is_delete[i]]
+    insertions = [i for i in events if not is_delete[i]]
+    had = Counter(learned)
+    if had.pop(None, 0):  # learned without a fingerprint: it is what the first deletion says
+        had[marks[deletions[0]] if deletions else None] += 1
+    has = had + Counter(marks[i] for i in insertions)
+    has.subtract(marks[i] for i in deletions)
+    unmatched = [i for i in deletions if has[marks[i]] < 0]
+    if sum(had.values()) > 1:
+        result.mismatch = "a row was learned twice: a deletion of it escaped capture"
+    elif unmatched and learned:
+        result.mismatch = "a deletion brought other values than were learned"
+    elif unmatched and not complete:
+        result.waiting += events
+    elif unmatched:
+        result.cancelled.append((deletions[-1], "never learned"))
+    elif sum(has.values()) > 1:
+        _repeated(result, had, has, insertions)
+    else:
+        _settle(result, had, has, deletions, insertions, marks, reasons)
+
+
+def _settle(
+    result: Plan,
+    had: Counter[int | None],
+    has: Counter[int | None],
+    deletions: list[int],
+    insertions: list[int],
+    marks: list[int],
+    reasons: Sequence[str],
+) -> None:
+    """All is matched and at most one version is left: unlearn what was learned and is not it, learn it if it is new."""
+    for mark in had - has:
+        result.unlearn.append(next(i for i in deletions if marks[i] == mark))
+    new = next((i for i in insertions if has[marks[i]] > had[marks[i]]), None)
+    if new is not None and reasons[new]:
+        result.rejected.append((new, reasons[new]))
+    elif new is not None:
+        result.learn.append(new)  # type: ignore[union-attr]
+    if sum(has.values()) == 0 and had:
+        result.gone.add(result.unlearn[-1])
+    elif sum(has.values()) == 0 and deletions:
+        result.cancelled.append((deletions[-1], "cancelled"))
+
+
+def _repeated(result: Plan, had: Counter[int | None], has: Counter[int | None], insertions: list[int]) -> None:
+    """More than one version of a row is left: the same one again is dropped, another one is a mismatch."""
+    if len(+has) > 1:
+        result.mismatch = "a row came again with other values, though its deletion was never captured"
+        return
+    result.repeated = True
+    again = insertions if had else insertions[1:]
+    if not had:
+        result.learn.append(insertions[0])  # type: ignore[union-attr]
+    result.rejected += [(i, "already learned") for i in again]
+
+
+def unusable(changes: Changes, *, impute: bool, regression: bool, infinite: bool) -> list[str]:
+    """Return why each row cannot be learned; an empty text if it can."""
+    reasons = [""] * len(changes)
+    for i in np.flatnonzero(~np.isfinite(changes.x).all(axis=1)).tolist():
+        if np.isinf(changes.x[i]).any() and not infinite:
+            reasons[i] = "infinite value"
+        elif np.isnan(changes.x[i]).any() and not impute:
+            reasons[i] = "missing value"
+    if not impute:
+        for i, values in enumerate(changes.c):
+            if None in values:
+                reasons[i] = "missing value"
+    good = np.isfinite(changes.y) if regression else np.abs(changes.y) == 1.0
+    for i in np.flatnonzero(~good).tolist():
+        reasons[i] = "unusable target"
+    return reasons

@@ -1,0 +1,50 @@
+-- Rows of a table by the keys of a model, through the table's own index: the reference rows are read again this way.
+
+-- A key's text back as a value of its column. NULL if the type has no such way.
+create or replace function mempair.key_value(reference text, base regtype) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select case
+        when base in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'text'::regtype, 'varchar'::regtype, 'uuid'::regtype,
+                      'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+            then format('%s::%s', reference, base)
+    end
+$$;
+
+-- mempair.find_<id>(keys): the rows with these keys, as the source's view has them.
+create or replace function mempair.write_find(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    place integer := 0;
+    column_name text;
+    described record;
+    value text;
+    conditions text[] := '{}';
+begin
+    foreach column_name in array model.key_columns loop
+        select * into described from mempair.describe_column(model.source, column_name);
+        value := mempair.key_value(case when cardinality(model.key_columns) = 1 then 'k.key'
+                                        else format('(k.parts ->> %s)', place) end, described.base);
+        if value is not null then
+            conditions := conditions || format('r.%I = %s', column_name, value);
+        end if;
+        place := place + 1;
+    end loop;
+    -- The comparison of the key itself decides; the conditions only let the planner use an index.
+    execute format(
+        'create or replace function mempair.find_%1$s(keys text[]) returns table (row_key text, x float8[], c text[], y float8)
+         language sql stable security definer rows 1000 set search_path = pg_catalog, pg_temp set enable_hashjoin = off set enable_mergejoin = off
+         begin atomic
+             select e.row_key, e.x, e.c, e.y
+             from (select u.key, case when %2$L::boolean then u.key::jsonb end as parts
+                   from unnest(keys) as u(key) where %3$s) as k
+             cross join lateral (
+                 select mempair.key_%1$s(r.*) as row_key, mempair.x_%1$s(r.*) as x, mempair.c_%1$s(r.*) as c, mempair.y_%1$s(r.*) as y
+                 from %4$s r where %5$s
+             ) as e
+             where e.row_key = k.key;
+         end',
+        model.id, cardinality(model.key_columns) > 1,
+        case when cardinality(model.key_columns) > 1 then 'u.key like ''[%''' else 'u.key not like ''sha256:%''' end,
+        model.source, coalesce(nullif(array_to_string(conditions, ' and '), ''), 'true'));
+    execute format('revoke all on function mempair.find_%s(text[]) from public', model.id);
+end $$;
