@@ -35,6 +35,7 @@ LONGEST_REST: Final = 300.0  # of a failed model
 HEARTBEAT: Final = 10.0
 EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
+SCHEMA: Final = 2.0  # seconds between looks for tables whose definition changed
 BACKLOG = 1_000_000  # waiting changes
 LEARNED_ROW = 3_000_000  # what reading one again costs, in squares of waiting changes
 BACKLOG_BYTES = 50 << 20  # a queue that is smaller has no such backlog, and is not counted
@@ -139,6 +140,8 @@ class Worker:
         worked = False
         if self._due("sources", HEARTBEAT):
             connection.execute(query("mark_dropped_sources"))
+        if self._due("schema", SCHEMA):
+            connection.execute(query("request_for_schema_changes"), {"model": self.model_id})
         where = {"model": self.model_id, "bytes": BACKLOG_BYTES}
         for row in connection.execute(query("models"), where).fetchall():
             turn = Turn(*row)

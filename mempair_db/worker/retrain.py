@@ -43,6 +43,7 @@ def retrain(
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
         connection.execute(query("join_by_hashing"))
         connection.execute(query("sort_in_memory"))
+        connection.execute(query("adopt_schema"), {"model": model.id})
         record = Record(model)
         why, before = model.retrain_requested or why, _deletions_by_noise(model)
         pending = connection.execute(model.statement("pending_deletions")).fetchall()

@@ -7,7 +7,7 @@ from pathlib import Path
 from alembic import context, op
 
 revision = "0004"
-down_revision = "0002"
+down_revision = "0003"
 
 SQL = Path(__file__).with_suffix(".sql")
 

@@ -307,3 +307,15 @@ set local lock_timeout = 0
 -- still_there --
 -- Which of these keys the source still has.
 select f.row_key from {find}(%(keys)s::text[]) f
+
+-- request_for_schema_changes --
+-- DDL that changes what the extractors yield, and rows that went unseen: an exact retrain serves both.
+update mempair.model m set retrain_requested = changed.reason
+from (
+    select t.id, mempair.schema_changes(t.id) as reason from mempair.model t
+    where t.retrain_requested is null and not t.paused and t.id = coalesce(%(model)s, t.id)
+) as changed
+where m.id = changed.id and changed.reason is not null
+
+-- adopt_schema --
+select mempair.adopt_schema(%(model)s::integer)
