@@ -91,7 +91,7 @@ class World:
             batch.prepare(connection)
             model = models.lease(connection, 1)
             assert model is not None
-            return model.pair
+            return model.certified.pair
 
     def replay(self, since: State | None = None) -> State:
         """Return what the epoch's constants make of the learned rows of `shop`, in the order of their ticks.

@@ -24,6 +24,13 @@ update mempair.model m set
         'on_null', m.on_null, 'ridge', 10, 'curves', 0) end
 from mempair.published p where p.model_id = m.id;
 
+-- Constants are rounded and encoded in another way now: models that have begun are read anew, and serve meanwhile what
+-- they have published.
+update mempair.model m set
+    constants = null, promise = null, phase = 'calibrating', reason = null,
+    retrain_requested = coalesce(m.retrain_requested, 'upgraded: constants are rounded now')
+where m.constants is not null;
+
 -- Replaced in place, without the column that goes; 80_views.sql has the rest.
 do $$
 begin
