@@ -84,52 +84,53 @@ class Encoding:
             names += [("null", k, None)] * text.null
         return names
 
-    def encode(self, x: Matrix, c: Texts = ()) -> tuple[Matrix, Flags, Flags]:
+    def encode(self, x: Matrix, c: Texts = (), out: Matrix | None = None) -> tuple[Matrix, Flags, Flags]:
         """Return the integers (as float64), which rows have a number beyond the clamp, which a level nobody knew.
+
+        `out` is room for them that is used again, one coordinate after the other: (d, at least as many as rows).
 
         >>> encoding = Encoding((Number(10.0, 4.0),), (Text(("basic", "pro")),))
         >>> X, outside, unknown = encoding.encode(np.array([[12.0], [99.0]]), [["pro"], ["gold"]])
         >>> X.astype(int).tolist(), outside.tolist(), unknown.tolist()
         ([[1024, 512, 0, 1024, 0], [1024, 4096, 0, 0, 1024]], [False, True], [False, True])
         """
-        X = np.zeros((len(x), self.d))
-        X[:, 0] = UNIT
+        columns = np.empty((self.d, len(x))) if out is None else out[:, : len(x)]
+        columns[0] = UNIT
         outside, unknown = np.zeros(len(x), bool), np.zeros(len(x), bool)
-        at = self._encode_numbers(x, X, outside, unknown)
+        at = self._encode_numbers(np.asarray(x).T, columns, outside, unknown) if self.numbers else 1
+        columns[at:] = 0.0
         rows = np.arange(len(x))
-        for k, (text, positions) in enumerate(zip(self.texts, self._positions, strict=True)):
-            other = len(text.levels)
-            found = np.fromiter((positions.get(values[k], other) for values in c), np.intp, len(x))
-            unknown |= found == other
-            X[rows, at + found] = UNIT
-            at += other + 1 + text.null
-        return X, outside, unknown
+        texts = zip(*c, strict=True) if len(x) else [()] * len(self.texts)
+        for text, places, values in zip(self.texts, self._places, texts if self.texts else (), strict=True):
+            found = np.fromiter(map(places.__getitem__, values), np.intp, len(x))
+            unknown |= found == len(text.levels)
+            columns[at + found, rows] = UNIT
+            at += len(text.levels) + 1 + text.null
+        return columns.T, outside, unknown
 
-    def _encode_numbers(self, x: Matrix, X: Matrix, outside: Flags, unknown: Flags) -> int:
+    def _encode_numbers(self, x: Matrix, columns: Matrix, outside: Flags, unknown: Flags) -> int:
         """Fill the coordinates of the numbers; return where those of the texts begin."""
-        if not self.numbers:
-            return 1
-        z = quantise(x, self._centres, self._scales)
-        if np.isnan(z).any():
-            is_missing = np.isnan(z)
-            unknown |= (is_missing & ~np.array([number.missing for number in self.numbers])).any(axis=1)
+        count = len(self.numbers)
+        z = columns[1 : 1 + count] if self._plain else np.empty((count, x.shape[1]))
+        quantise(x, self._centres, self._scales, out=z)
+        lowest, highest = z.min(axis=0), z.max(axis=0)
+        is_missing = np.isnan(z) if np.isnan(highest).any() else None
+        if is_missing is not None:
+            unknown |= (is_missing & ~self._may_miss).any(axis=0)
             z[is_missing] = 0.0
-        else:
-            is_missing = None
-        outside |= (np.abs(z) == CLAMP * UNIT).any(axis=1)
+            lowest, highest = z.min(axis=0), z.max(axis=0)
+        outside |= (lowest == -CLAMP * UNIT) | (highest == CLAMP * UNIT)
         if self._plain:
-            X[:, 1 : 1 + len(self.numbers)] = z
-            return 1 + len(self.numbers)
+            return 1 + count
         at = 1
         for j, number in enumerate(self.numbers):
-            X[:, at] = z[:, j]
+            columns[at] = z[j]
             for knot in number.knots:
                 at += 1
-                np.maximum(z[:, j] - knot, 0.0, out=X[:, at])
+                np.maximum(z[j] - knot, 0.0, out=columns[at])
             if number.missing:
                 at += 1
-                if is_missing is not None:
-                    X[is_missing[:, j], at] = UNIT
+                columns[at] = 0.0 if is_missing is None else UNIT * is_missing[j]
             at += 1
         return at
 
@@ -138,22 +139,29 @@ class Encoding:
         return quantise(y, self.target.centre, self.target.scale, TARGET_CLAMP)
 
     @cached_property
-    def _centres(self) -> Vector:
-        return np.array([number.centre for number in self.numbers])
+    def _centres(self) -> Matrix:
+        return np.array([[number.centre] for number in self.numbers])
 
     @cached_property
-    def _scales(self) -> Vector:
-        return np.array([number.scale for number in self.numbers])
+    def _scales(self) -> Matrix:
+        return np.array([[number.scale] for number in self.numbers])
+
+    @cached_property
+    def _may_miss(self) -> Flags:
+        return np.array([[number.missing] for number in self.numbers])
 
     @cached_property
     def _plain(self) -> bool:
         return not any(number.knots or number.missing for number in self.numbers)
 
     @cached_property
-    def _positions(self) -> tuple[dict[str | None, int], ...]:
+    def _places(self) -> tuple[_Places, ...]:
         """For every text where each value's coordinate is."""
         return tuple(
-            {value: i for i, value in enumerate(text.levels)} | ({None: len(text.levels) + 1} if text.null else {})
+            _Places(
+                {value: i for i, value in enumerate(text.levels)} | ({None: len(text.levels) + 1} if text.null else {}),
+                other=len(text.levels),
+            )
             for text in self.texts
         )
 
@@ -175,18 +183,29 @@ class Encoding:
         )
 
 
-def quantise(x: Matrix, centre: Any, scale: Any, clamp: int = CLAMP) -> Matrix:
+class _Places(dict[str | None, int]):
+    """Where each value's coordinate is; what is not there is "any other", and stays out."""
+
+    def __init__(self, places: Mapping[str | None, int], other: int) -> None:
+        super().__init__(places)
+        self.other = other
+
+    def __missing__(self, value: str | None) -> int:
+        return self.other
+
+
+def quantise(x: Matrix, centre: Any, scale: Any, clamp: int = CLAMP, out: Matrix | None = None) -> Matrix:
     """x_q: NaN stays NaN, an infinite number is beyond the clamp.
+
+    The scale is a power of two, so its place in the formula changes no bit.
 
     >>> quantise(np.array([-np.inf, 11.0, np.nan]), 10.0, 4.0).tolist()
     [-4096.0, 256.0, nan]
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        z: Matrix = np.subtract(x, centre)
-        z /= scale
-        np.minimum(z, clamp, out=z)
-        np.maximum(z, -clamp, out=z)
-        z *= UNIT
+        z: Matrix = np.subtract(x, centre, out=out)
+        z *= UNIT / scale
+        np.clip(z, -clamp * UNIT, clamp * UNIT, out=z)
         z += 0.5
         np.floor(z, out=z)
     return z

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -44,6 +44,9 @@ TABLE_HALF: Final = 16 * TABLE_STEP
 FINE: Final = 12  # w of a step towards the reference is a multiple of 2^−12
 STEPS: Final = 15
 BLOCK: Final = 2**14
+SMALLEST: Final = 2**11
+CACHED: Final = 2**16  # numbers of a block that stay near the processor
+PANEL: Final = 128  # rows of H at a time
 HUBER_UNIT: Final = 2**8
 LARGEST_CLIP: Final = 8.0  # deviations
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
@@ -182,16 +185,36 @@ def sums(reference: Reference, x: Matrix, y: Vector, c: Texts = (), sign: Vector
     >>> part.n, part.g.tolist(), part.H.tolist()
     (3, [[-8388608]], [[[805306368]]])
     """
-    total = nothing(reference.classes, reference.d)
-    for block in _blocks(len(x)):
-        X, outside, unknown = reference.encoding.encode(x[block], c[block] if len(c) else ())
+    room = np.empty((reference.d, min(len(x), _block(reference.d))))
+    return _total(reference, _encoded(reference, x, y, c, sign, room))
+
+
+Block = tuple[Matrix, Vector, Vector, npt.NDArray[Any], npt.NDArray[Any]]
+
+
+def _encoded(
+    reference: Reference, x: Matrix, y: Vector, c: Texts, sign: Vector | None = None, room: Matrix | None = None
+) -> Iterator[Block]:
+    for block in _blocks(len(x), reference.d):
+        X, outside, unknown = reference.encoding.encode(x[block], c[block] if len(c) else (), room)
         s = np.ones(len(X)) if sign is None else sign[block]
-        total += _add(reference, X, _targets(reference, y[block]), s, outside, unknown)
+        yield X, _targets(reference, y[block]), s, outside, unknown
+
+
+def _total(reference: Reference, blocks: Iterable[Block]) -> Sums:
+    total = nothing(reference.classes, reference.d)
+    for block in blocks:
+        total += _add(reference, *block)
     return total
 
 
-def _blocks(n: int) -> Iterator[slice]:
-    return (slice(begin, begin + BLOCK) for begin in range(0, n, BLOCK))
+def _block(d: int) -> int:
+    return min(BLOCK, max(SMALLEST, CACHED // d))
+
+
+def _blocks(n: int, d: int) -> Iterator[slice]:
+    size = _block(d)
+    return (slice(begin, begin + size) for begin in range(0, n, size))
 
 
 def _targets(reference: Reference, y: Vector) -> Vector:
@@ -208,10 +231,21 @@ def _add(
     for k in range(reference.classes):
         yes = y == k if reference.classes > 1 else y > 0
         u, c = _terms(reference, z_q[:, k], yes if reference.loss == "logistic" else y)
-        g.append((u * s) @ X)
-        H.append((X * (c * s)[:, None]).T @ X)
+        g.append(X.T @ (u * s))
+        H.append(_weighted(X.T, c * s))
     squares = 0.0 if reference.loss == "logistic" else s @ (y * y)
     return Sums(_whole([s.sum(), s @ outside, s @ unknown, squares]), _whole(g), _whole(H))
+
+
+def _weighted(columns: Matrix, weight: Vector) -> Matrix:
+    """Σ weight·x xᵀ, each number once: a panel of rows times all columns from its own on."""
+    d = len(columns)
+    H = np.empty((d, d))
+    for begin in range(0, d, PANEL):
+        end = min(begin + PANEL, d)
+        H[begin:end, begin:] = (columns[begin:end] * weight) @ columns[begin:].T
+        H[end:, begin:end] = H[begin:end, end:].T
+    return H
 
 
 def _whole(parts: Sequence[Any]) -> Integers:
@@ -274,24 +308,25 @@ def refer(
     encoding = fit(x, c, y, regression=loss != "logistic", curves=curves, declared=declared)
     zero = np.zeros((classes, encoding.d), np.int64)
     start = Reference(encoding, loss, zero, FINE, clip=int(np.floor(clip * UNIT + 0.5)) if loss == "huber" else 0)
-    at_zero = sums(start, x, y, c)
+    encoded = list(_encoded(start, x, y, c))
+    at_zero = _total(start, encoded)
     start = replace(start, outside=at_zero.outside * 10**6 // len(x), unknown=at_zero.unknown * 10**6 // len(x))
     if loss == "squared":
         return replace(start, h=0)
     w = start
     for _ in range(STEPS):
-        step = np.floor(solve(w, sums(w, x, y, c)) * 2.0**FINE + 0.5).astype(np.int64)
+        step = np.floor(solve(w, _total(w, encoded)) * 2.0**FINE + 0.5).astype(np.int64)
         if np.array_equal(step, w.w0):
             break
         w = replace(w, w0=step)
-    h = grid(encoding, x, c)
+    h = grid(encoded)
     return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
 
 
-def grid(encoding: Encoding, x: Matrix, c: Texts) -> int:
+def grid(encoded: Sequence[Block]) -> int:
     """h, from the integer Σ‖x_q‖² of the reference rows."""
-    squares = sum(int((encoding.encode(x[b], c[b] if len(c) else ())[0] ** 2).sum()) for b in _blocks(len(x)))
-    rms = np.sqrt(squares / len(x)) / UNIT
+    squares = sum(int((block[0] ** 2).sum()) for block in encoded)
+    rms = np.sqrt(squares / sum(len(block[0]) for block in encoded)) / UNIT
     return int(np.clip(np.floor(np.log2(rms / (0.25 * np.sqrt(12.0))) + 0.5), 0, FINE))
 
 
@@ -345,7 +380,7 @@ def outgrown(reference: Reference, total: Sums, w: Matrix, *, rows_then: int, le
 def predict(reference: Reference, w: Matrix, x: Matrix, c: Texts = ()) -> Matrix:
     """Return what is served: probabilities of one class or of all, or values; encoded exactly as learned rows are."""
     z = np.empty((len(x), reference.classes))
-    for block in _blocks(len(x)):
+    for block in _blocks(len(x), reference.d):
         z[block] = reference.encoding.encode(x[block], c[block] if len(c) else ())[0] @ (w.T / UNIT)
     if reference.loss != "logistic":
         target = reference.encoding.target
