@@ -53,6 +53,11 @@ class World:
         for statement in statements:
             self.sql.execute(statement)
 
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, if it has any."""
+        cursor = self.sql.execute(statement, values or None)
+        return cursor.fetchall() if cursor.description else []
+
     def one(self, statement: str, *values: Any) -> Any:
         """Return the only value of the first row, or the row."""
         row = self.sql.execute(statement, values or None).fetchone()

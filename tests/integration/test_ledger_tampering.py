@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from mempair_db import errors
 from mempair_db.ledger import checkpoints, keys, merkle, notes, verify
 from mempair_db.ledger.entry import GENESIS, Entry, chain
 from mempair_db.ledger.notes import Checkpoint
-from mempair_db.worker.loop import Worker
+from tests.world import SHOP, World, fresh_database, opened
 
 KEY = keys.SigningKey.new("db.example.org")
 
-SHOP = """
-create table shop (id integer primary key, age float8, plan text, churned boolean);
+CHURN_AND_TWIN = """
 select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan'],
                             lambda => 0.01, calibration_rows => 200, gamma => 100);
 select mempair.create_model('twin', 'shop', target => 'churned', features => array['age'],
                             lambda => 0.01, calibration_rows => 200, gamma => 100);
-insert into shop
-select i, 20 + i * 7919 % 50, (array['a', 'b'])[1 + i % 2], (i * 7919 % 50) < 25 from generate_series(1, 2000) i;
 """
 
 
-@dataclass
-class Scene:
+class Scene(World):
     """A model with a ledger, a checkpoint of it from before the last deletion, and rights to change anything."""
 
-    sql: psycopg.Connection[Any]
     early: Checkpoint
 
     def python(self, *signed: Checkpoint) -> verify.Verdict:
@@ -69,31 +60,20 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def built(server_dsn: str, template_database: str) -> Iterator[tuple[str, Checkpoint]]:
-    name = f"test_{secrets.token_hex(8)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("create database {} template {} owner mempair_owner").format(
-                sql.Identifier(name), sql.Identifier(template_database)
-            )
-        )
-    dsn = make_conninfo(server_dsn, dbname=name)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("set role mempair_owner")
-        connection.execute(SHOP)
-        connection.execute("reset role")
-        Worker(dsn).run_once()
-        connection.execute("delete from shop where id <= 3")
-        Worker(dsn).run_once()
+def built(server_dsn: str, template_database: str, superuser: Callable[[str], str]) -> Iterator[tuple[str, Checkpoint]]:
+    with fresh_database(server_dsn, template_database) as dsn, opened(dsn) as world:
+        world(SHOP, CHURN_AND_TWIN)
+        world.fill(1, 2000)
+        world.work()
+        world("delete from shop where id <= 3")
+        world.work()
         with psycopg.connect(dsn) as reader:
             early = Checkpoint.open(checkpoints.make(reader, "churn", KEY), [KEY.public])
-        connection.execute("create table old_ledger as select * from mempair.ledger where model_id = 1")
-        connection.execute("create table old_state as select * from mempair.state where model_id = 1")
-        connection.execute("delete from shop where id = 4")
-        Worker(dsn).run_once()
-    yield dsn, early
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+        world("create table old_ledger as select * from mempair.ledger where model_id = 1")
+        world("create table old_state as select * from mempair.state where model_id = 1")
+        world("delete from shop where id = 4")
+        world.work()
+        yield superuser(dsn), early
 
 
 @pytest.fixture
@@ -101,7 +81,9 @@ def scene(built: tuple[str, Checkpoint]) -> Iterator[Scene]:
     dsn, early = built
     with psycopg.connect(dsn) as connection:
         connection.execute("alter table mempair.ledger disable trigger user")
-        yield Scene(connection, early)
+        scene = Scene(dsn, connection)
+        scene.early = early
+        yield scene
         connection.rollback()
 
 

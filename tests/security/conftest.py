@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from mempair_db.worker.loop import Worker
+from tests.world import World
+
 KINDS = ("worker", "reader", "auditor", "stranger")
 
-SHOP = """
+CUSTOMERS = """
 create table customers (id integer primary key, age float8, plan text, secret text, churned boolean);
 select mempair.create_model('churn', 'customers', target => 'churned', features => array['age', 'plan'],
                             lambda => 0.01, calibration_rows => 200, gamma => 100);
@@ -24,15 +26,13 @@ from generate_series(1, 1000) i;
 """
 
 
-@dataclass
-class Site:
-    """A database, its owner's address, and how to reach it as somebody else."""
+class Site(World):
+    """A world that others can reach as well, each under a name of its own."""
 
-    owner: str
     names: dict[str, str]
 
     def as_(self, kind: str) -> str:
-        return make_conninfo(self.owner, user=self.names[kind], password=self.names[kind])
+        return make_conninfo(self.dsn, user=self.names[kind], password=self.names[kind])
 
 
 @pytest.fixture(scope="session")
@@ -49,25 +49,23 @@ def roles(server_dsn: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def site(database: str, roles: dict[str, str]) -> Site:
+def site(world: World, roles: dict[str, str]) -> Site:
     """The roles are granted first; the model is created afterwards. Nothing has been learned yet."""
-    with psycopg.connect(database, autocommit=True) as connection:
-        for kind in ("worker", "reader", "auditor"):
-            connection.execute("select mempair.grant_role(%s, %s)", [roles[kind], kind])
-        connection.execute(SHOP)
-    return Site(database, roles)
+    site = Site(world.dsn, world.sql)
+    site.names = roles
+    for kind in ("worker", "reader", "auditor"):
+        site.execute("select mempair.grant_role(%s, %s)", roles[kind], kind)
+    site(CUSTOMERS)
+    return site
 
 
 @pytest.fixture
 def learned(site: Site) -> Site:
     """As `site`, after the worker, under its own role, has learned everything and forgotten row 1."""
-    from mempair_db.worker.loop import Worker  # noqa: PLC0415 - numba takes a moment
-
-    with psycopg.connect(site.owner, autocommit=True) as connection:
-        Worker(site.as_("worker")).run_once()
-        connection.execute("delete from customers where id = 1")
-        Worker(site.as_("worker")).run_once()
-        connection.execute(sql.SQL("grant select on customers to {}").format(sql.Identifier(site.names["reader"])))
+    Worker(site.as_("worker")).run_once()
+    site("delete from customers where id = 1")
+    Worker(site.as_("worker")).run_once()
+    site.sql.execute(sql.SQL("grant select on customers to {}").format(sql.Identifier(site.names["reader"])))
     return site
 
 

@@ -19,7 +19,7 @@ from mempair_db.worker.loop import Worker
 @pytest.fixture
 def shared(learned: Any, superuser: Any) -> Any:
     """A database where anybody may create objects in public and temporary tables, as before PostgreSQL 15."""
-    with psycopg.connect(superuser(learned.owner), autocommit=True) as connection:
+    with psycopg.connect(superuser(learned.dsn), autocommit=True) as connection:
         connection.execute("grant create, usage on schema public to public")
     return learned
 
@@ -100,7 +100,7 @@ def plant(connection: psycopg.Connection[Any]) -> None:
 
 def test_shadowed_functions_and_operators_are_never_called(shared: Any, stranger: psycopg.Connection[Any]) -> None:
     plant(stranger)
-    with psycopg.connect(shared.owner, autocommit=True) as owner:
+    with psycopg.connect(shared.dsn, autocommit=True) as owner:
         owner.execute("set search_path = public, pg_catalog")
         owner.execute("insert into customers values (5001, 30, 'a', '', true)")
         owner.execute("update customers set age = 31 where id > 5000")  # "=" would be theirs, in our own statement
@@ -118,7 +118,7 @@ def test_shadowed_functions_and_operators_are_never_called(shared: Any, stranger
         reader.execute("select mempair.predict_all('churn')")
         reader.execute("select * from mempair.model_status")
     Worker(shared.as_("worker")).run_once()
-    Worker(shared.owner).run_once()
+    Worker(shared.dsn).run_once()
     spoils = stranger.execute("select * from public.spoils").fetchall()
     assert [row for row in spoils if row[0] != shared.names["stranger"]] == []
 
@@ -241,7 +241,7 @@ def test_hostile_names_of_models_tables_columns_categories_and_keys_are_only_nam
 def test_row_security_cannot_be_gone_around(learned: Any, refused: Any) -> None:
     """A role that may see some rows gets at the others neither through the queue nor through predictions."""
     reader = learned.names["reader"]
-    with psycopg.connect(learned.owner, autocommit=True) as owner:
+    with psycopg.connect(learned.dsn, autocommit=True) as owner:
         owner.execute("alter table customers enable row level security")
         owner.execute(sql.SQL("create policy mine on customers to {} using (id <= 10)").format(sql.Identifier(reader)))
         owner.execute("insert into customers values (5001, 30, 'a', 'secret', true)")
@@ -255,7 +255,7 @@ def test_row_security_cannot_be_gone_around(learned: Any, refused: Any) -> None:
 
 
 def test_a_policy_that_hides_rows_from_a_retrain_is_an_error_not_half_a_model(learned: Any) -> None:
-    with psycopg.connect(learned.owner, autocommit=True) as owner:
+    with psycopg.connect(learned.dsn, autocommit=True) as owner:
         owner.execute("alter table customers enable row level security")
         owner.execute("alter table customers force row level security")
         owner.execute("create policy few on customers using (id <= 10)")

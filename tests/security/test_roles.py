@@ -63,7 +63,7 @@ RIGHTS = ("insert", "update", "delete", "truncate", "references", "trigger")
 
 @pytest.mark.parametrize("kind", READS)
 def test_tables_can_be_read_and_written_exactly_as_listed(site: Any, kind: str) -> None:
-    with psycopg.connect(site.owner) as connection:
+    with psycopg.connect(site.dsn) as connection:
         for table in TABLES:
             held = {
                 right
@@ -91,7 +91,7 @@ EXECUTES = {
 
 @pytest.mark.parametrize("kind", EXECUTES)
 def test_functions_can_be_executed_exactly_as_listed(site: Any, kind: str) -> None:
-    with psycopg.connect(site.owner) as connection:
+    with psycopg.connect(site.dsn) as connection:
         found = connection.execute(
             "select p.oid::regprocedure::text, has_function_privilege(%s, p.oid, 'execute') from pg_proc p"
             " where p.pronamespace = 'mempair'::regnamespace or p.proname ~ '^mempair'",
@@ -105,7 +105,7 @@ def test_functions_can_be_executed_exactly_as_listed(site: Any, kind: str) -> No
 def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
     """Learning and unlearning are behind us; update, retrain, too few rows, truncate, erasure, metrics, heartbeat."""
     worker = Worker(learned.as_("worker"))
-    with psycopg.connect(learned.owner, autocommit=True) as owner:
+    with psycopg.connect(learned.dsn, autocommit=True) as owner:
         owner.execute("update customers set age = age + 1 where id = 2")
         owner.execute("insert into customers values (5000, null, 'a', '', true)")
         worker.run_once()
@@ -194,12 +194,12 @@ def test_the_auditor_verifies_and_signs_without_seeing_anything_learned(learned:
 def test_models_created_later_and_upgrades_are_covered_and_revoking_takes_everything_back(learned: Any) -> None:
     from mempair_db.database.install import install  # noqa: PLC0415
 
-    with psycopg.connect(learned.owner, autocommit=True) as owner:
+    with psycopg.connect(learned.dsn, autocommit=True) as owner:
         owner.execute(
             "select mempair.create_model('spend', 'customers', target => 'age', features => array['plan'],"
             " lambda => 0.01, calibration_rows => 200, gamma => 100)"
         )
-        install(learned.owner)
+        install(learned.dsn)
         Worker(learned.as_("worker")).run_once()
         with psycopg.connect(learned.as_("reader")) as connection:
             assert connection.execute("select mempair_predict('spend', c) from customers c limit 1").rowcount == 1
@@ -218,7 +218,7 @@ def test_models_created_later_and_upgrades_are_covered_and_revoking_takes_everyt
 
 @pytest.mark.parametrize("kind", ["worker", "auditor", "reader"])
 def test_a_role_that_is_gone_does_not_keep_models_from_being_created(site: Any, kind: str) -> None:
-    with psycopg.connect(site.owner, autocommit=True) as owner:
+    with psycopg.connect(site.dsn, autocommit=True) as owner:
         owner.execute("insert into mempair.granted values ('nobody at all', %s)", [kind])
         owner.execute(
             "select mempair.create_model('other', 'customers', target => 'churned', features => array['age'])"
@@ -271,7 +271,7 @@ def test_the_documentation_lists_every_grant(site: Any) -> None:
     """The table of sql/README.md against what mempair.privileges() gives, for model n."""
     text = (Path(directory("sql")) / "README.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)` \|$", text, re.MULTILINE))
-    with psycopg.connect(site.owner) as connection:
+    with psycopg.connect(site.dsn) as connection:
         given = connection.execute("select kind, privilege, object from mempair.privileges()").fetchall()
     wanted = {(kind, privilege, re.sub(r"_1(?=_|\b)", "_n", target)) for kind, privilege, target in given}
     wanted = {row for row in wanted if "customers" not in row[2]}  # the row forms of a table's own predictions
@@ -362,7 +362,7 @@ def test_a_stranger_can_do_nothing(learned: Any, refused: Refused) -> None:
 
 
 def test_a_worker_notices_a_dropped_table_under_its_own_role(learned: Any) -> None:
-    with psycopg.connect(learned.owner, autocommit=True) as owner:
+    with psycopg.connect(learned.dsn, autocommit=True) as owner:
         owner.execute("drop table customers cascade")
         Worker(learned.as_("worker")).run_once()
         with psycopg.connect(learned.as_("worker"), autocommit=True) as worker:
