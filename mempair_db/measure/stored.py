@@ -21,20 +21,23 @@ NOISED, PUBLIC, TIME, RANDOM, CONSTANTS, KEY, ROWS = "noised", "public", "time",
 _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "state": {
         NOISED: "anchor theta block checkpoint",
-        PUBLIC: "model_id version epoch clock rows_learned tally cap spent deletions largest ledger_seq",
+        PUBLIC: "model_id version epoch clock rows_learned tally cap spent deletions largest ledger_seq "
+        "rows_refreshed reference_rows",
+        ROWS: "sums",
+        TIME: "refreshed_at",
         RANDOM: "ledger_hash attest_salt",
     },
     "curvature": {NOISED: "v r", PUBLIC: "model_id slot"},
     "published": {
-        NOISED: "weights intercept level_weights ready needed",
+        NOISED: "weights intercept level_weights missing_weights knot_weights ready needed",
         PUBLIC: "model_id version epoch link samples",
-        CONSTANTS: "centers levels",
+        CONSTANTS: "centers scales levels places knots",
         TIME: "published_at",
     },
     "model": {
         PUBLIC: "id name source key_columns features numeric_features text_features target positive loss epsilon delta "
         "gamma lambda m tau kappa clip calibration_rows unlearner on_null on_exhausted categories subject "
-        "keep_receipts epoch status reason",
+        "keep_receipts epoch phase reason paused retrain_requested failure promise ridge curves serve_during_refresh",
         CONSTANTS: "constants",
         TIME: "created_at",
     },
@@ -50,8 +53,13 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         RANDOM: "tag salt",
     },
     "rejected": {KEY: "row_key", PUBLIC: "id model_id seq op reason", TIME: "at"},
-    "learned_keys": {KEY: "bucket keys", PUBLIC: "model_id ticks"},
+    "learned_keys": {KEY: "bucket keys prints", PUBLIC: "id model_id ticks"},
+    "reference_row": {KEY: "row_key fingerprint", PUBLIC: "model_id"},
+    "secret": {PUBLIC: "model_id", RANDOM: "secret"},
     "queue": {PUBLIC: "model_id active"},
+    "capture": {PUBLIC: "model_id generator partitions schema"},
+    "escaped": {PUBLIC: "id model_id reason", TIME: "at"},
+    "truncating": {PUBLIC: "model_id"},
     "former_model": {PUBLIC: "id name", TIME: "dropped_at"},
     "granted": {PUBLIC: "role_name kind"},
     "installed": {PUBLIC: "file hash"},
