@@ -131,9 +131,9 @@ def test_a_commitment_covers_every_column_of_the_state(make_shop: Callable[..., 
     columns = {
         c for c in STORED["state"] if c not in ("model_id", "version", "ledger_seq", "ledger_hash", "attest_salt")
     }
-    others = {"bytea": "'\\x01'", "ARRAY": "'{1}'", "timestamp with time zone": "now()"}
+    others = {"bytea": "'\\x01'", "ARRAY": "array[1]", "timestamp with time zone": "now()"}
     with psycopg.connect(shop.dsn) as connection:
-        types = dict(
+        types: dict[str, str] = dict(
             connection.execute(
                 "select column_name, data_type from information_schema.columns "
                 "where table_schema = 'mempair' and table_name = 'state'"
