@@ -2,15 +2,42 @@
 -- All are STABLE, so that every statement sees the model as it is, and have no exception block: that would start
 -- a subtransaction, which parallel workers may not.
 
+-- What one number adds to the margin, as it was learned: clamped to four scales around its centre and quantised.
+create or replace function mempair.number_margin(
+    value float8, i integer, weights float8[], centers float8[], scales float8[], missing_weights float8[],
+    knots float8[], knot_weights float8[]
+) returns float8
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    scale float8 := scales[i];
+    curves integer := cardinality(knots) / cardinality(weights);
+    quantised float8;
+    margin float8;
+begin
+    if (value < 'NaN') is not true then
+        return missing_weights[i];
+    end if;
+    -- Clamped first, and divided last: neither can overflow or underflow, which would be an error.
+    value := greatest(least(value, centers[i] + 4 * scale), centers[i] - 4 * scale);
+    quantised := floor((value - centers[i] + scale / 2048) / (scale / 1024));
+    margin := weights[i] * quantised;
+    for k in (i - 1) * curves + 1..i * curves loop
+        if quantised > knots[k] then
+            margin := margin + knot_weights[k] * (quantised - knots[k]);
+        end if;
+    end loop;
+    return margin;
+end $$;
+
 -- The careful way, for arrays and whenever the fast way found no finite answer: it imputes, or says what is wrong.
 -- Unless it raises, NULL instead of an error.
 create or replace function mempair.predict_encoded(model_id integer, x float8[], c text[], raises boolean) returns float8
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model record;
-    weights float8[];
     margin float8;
     value float8;
+    place jsonb;
     missing text;
 begin
     select m.name, m.phase, m.reason, m.on_null = 'impute' as imputes, m.numeric_features, m.text_features, p.*
@@ -33,24 +60,28 @@ begin
             cardinality(model.numeric_features), coalesce(array_dims(x), '0')
             using errcode = 'MP104', hint = format('Give their raw values in this order: %s.', array_to_string(model.numeric_features, ', '));
     end if;
-    weights := model.weights;  -- copied once: a subscript on a stored array would read it again for every element
     margin := model.intercept;
-    for i in 1..cardinality(weights) loop
+    for i in 1..cardinality(model.weights) loop
         value := x[array_lower(x, 1) - 1 + i];
-        if value - value = 0 then
-            margin := margin + weights[i] * value;
-        elsif model.imputes then
-            margin := margin + weights[i] * model.centers[i];
-        else
+        -- An infinite number is beyond the clamp, like any other that is far outside.
+        if not model.imputes and (case when model.scales is null then value - value = 0 else value < 'NaN' end) is not true then
             missing := model.numeric_features[i];
         end if;
+        margin := margin + case when model.scales is null
+            then model.weights[i] * case when value - value = 0 then value else model.centers[i] end
+            else mempair.number_margin(value, i, model.weights, model.centers, model.scales, model.missing_weights,
+                                       model.knots, model.knot_weights) end;
     end loop;
     for k in 1..cardinality(model.text_features) loop
         if c[k] is null and not model.imputes then
             missing := model.text_features[k];
         end if;
-        margin := margin + coalesce(model.level_weights[array_position(model.levels, k || ':' || c[k])],
-                                    model.level_weights[array_position(model.levels, k::text)], 0);
+        place := model.places -> k - 1;
+        margin := margin + case when model.scales is null
+            then coalesce(model.level_weights[array_position(model.levels, k || ':' || c[k])],
+                          model.level_weights[array_position(model.levels, k::text)], 0)
+            else model.level_weights[(case when c[k] is null then place -> 'null'
+                                           else coalesce(place -> 'levels' -> c[k], place -> 'other') end)::integer] end;
     end loop;
     if missing is not null then
         if not raises then return null; end if;
@@ -88,7 +119,7 @@ declare
 begin
     select p.weights, p.intercept, p.link = 'logistic' into weights, margin, is_logistic
     from mempair.model m join mempair.published p on p.model_id = m.id
-    where m.name = model_name and p.ready and m.text_features = '{}' and (m.loss = 'logistic' or not %L);
+    where m.name = model_name and p.ready and p.scales is null and m.text_features = '{}' and (m.loss = 'logistic' or not %L);
     last := cardinality(weights);
     if array_lower(features, 1) = 1 and array_upper(features, 1) = last and array_ndims(features) = 1 then
         -- Eight at a time: running a statement costs more than a product.
@@ -165,7 +196,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select case when classifies and model.loss <> 'logistic' then '' else format('
     if model_name = %1$L then
         select p.intercept, p.weights%5$s into margin, weights%6$s
-        from mempair.published p where p.model_id = %2$s and p.ready;
+        from mempair.published p where p.model_id = %2$s and p.ready and p.scales is null;
         margin := mempair.margin_%2$s(r, margin, weights, levels, level_weights);
         if margin - margin = 0 then
             return %3$s;
@@ -211,15 +242,15 @@ begin
     if not published.ready then
         perform mempair.predict_encoded(model.id, null, null, true);  -- says how far the model is
     end if;
-    margin := format('mempair.margin_%s(mempair_row.*, %L, %L, %L, %L)', model.id, published.intercept, published.weights,
-                     published.levels, published.level_weights);
+    margin := case when published.scales is null then format('mempair.margin_%s(mempair_row.*, %L, %L, %L, %L)', model.id, published.intercept, published.weights,
+                     published.levels, published.level_weights) else 'null::float8' end;
     -- offset 0 keeps the margin from being computed once per mention; a short alias could be a column's name.
     return query execute format(
         'select e.row_key, case when e.margin - e.margin = 0 then %1$s else mempair.predict_encoded(%2$s, e.x, e.c, false) end
          from (select mempair.key_%2$s(mempair_row.*) as row_key, %3$s as margin,
-                      case when %4$L then mempair.x_%2$s(mempair_row.*) end as x,
-                      case when %4$L then mempair.c_%2$s(mempair_row.*) end as c
-               from %5$s mempair_row offset 0) as e',
+                      mempair.x_%2$s(mempair_row.*) as x,
+                      mempair.c_%2$s(mempair_row.*) as c
+               from %4$s mempair_row offset 0) as e',
         case published.link when 'logistic' then 'mempair.logistic(e.margin)' else 'e.margin' end,
-        model.id, margin, model.on_null = 'impute', model.source);
+        model.id, margin, model.source);
 end $$;
