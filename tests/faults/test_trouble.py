@@ -157,21 +157,30 @@ def test_a_server_that_goes_down_and_comes_back_finds_the_worker_again(server_ho
         thread.join(timeout=60)
 
 
-def test_a_lock_timeout_is_waited_out(story: Story, strike: Strike) -> None:
+@pytest.mark.parametrize("limit", ["lock_timeout=100ms", "statement_timeout=300ms"])
+def test_limits_for_users_statements_do_not_end_a_batch_that_waits_for_a_lock(
+    story: Story, strike: Strike, caplog: pytest.LogCaptureFixture, limit: str
+) -> None:
     story.fill(1, 300)
-    with psycopg.connect(story.dsn) as other:
-        strike("read", lambda: other.execute("lock table mempair.learned_keys in access exclusive mode"))
-        threading.Timer(1.0, other.commit).start()
-        run_until_done(story, make_conninfo(story.dsn, options="-c lock_timeout=100ms"))
-    story.check_done()
+    waiting: list[int] = []
+    with psycopg.connect(story.dsn) as other, caplog.at_level("INFO", "mempair"):
 
+        def release() -> None:
+            waiting.append(
+                story.one(
+                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+                    " and application_name = 'mempair worker' and datname = current_database()"
+                )
+            )
+            other.commit()
 
-def test_a_statement_timeout_is_waited_out(story: Story, strike: Strike) -> None:
-    story.fill(1, 300)
-    with psycopg.connect(story.dsn) as other:
         strike("read", lambda: other.execute("lock table mempair.learned_keys in access exclusive mode"))
-        threading.Timer(1.0, other.commit).start()
-        run_until_done(story, make_conninfo(story.dsn, options="-c statement_timeout=300ms"))
+        timer = threading.Timer(2.0, release)
+        timer.start()
+        Worker(make_conninfo(story.dsn, options=f"-c {limit}")).run_once()
+        timer.join()
+    assert waiting == [1]
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
     story.check_done()
 
 
@@ -184,22 +193,26 @@ def test_a_serialization_failure_is_tried_again(story: Story, strike: Strike, ca
     story.check_done()
 
 
-def test_a_deadlock_is_survived(story: Story, strike: Strike) -> None:
+def test_a_deadlock_is_survived(story: Story, strike: Strike, caplog: pytest.LogCaptureFixture) -> None:
     story.fill(1, 300)
-    with psycopg.connect(story.dsn) as other:
+    victims = []
+    with psycopg.connect(story.dsn) as other, caplog.at_level("INFO", "mempair"):
         other.execute("update mempair.model set reason = 'mine'")  # the worker will want this row ...
 
         def want_the_state_row() -> None:
             try:
                 other.execute("select from mempair.state for update")  # ... and we want the worker's
-                other.rollback()
             except psycopg.errors.DeadlockDetected:
-                other.rollback()
+                victims.append("we")
+            other.rollback()
 
         thread = threading.Thread(target=want_the_state_row)
         strike("stepped", thread.start)
         story.work()
         thread.join(timeout=30)
+    if "DeadlockDetected" in caplog.text:
+        victims.append("the worker")
+    assert len(victims) == 1
     story.check_done()
 
 

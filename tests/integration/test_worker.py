@@ -11,7 +11,6 @@ import pytest
 
 from mempair_db.database import faults, models
 from mempair_db.database.connect import connect
-from mempair_db.database.queries import query
 from mempair_db.worker import batch, changes, loop
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
@@ -434,26 +433,24 @@ def test_a_numeric_target_is_learned_as_a_regression(database: str) -> None:
         assert worst[0] < 500
 
 
-def test_a_retrain_that_serves_many_deletions_joins_by_hashing_whatever_the_planner_believes(
+def test_a_retrain_joins_by_hashing_whatever_the_planner_believes_and_leaves_the_session_as_it_was(
     shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.fill(1, 3000)
     shop.work()
     shop.sql.execute("delete from shop where id > 500")
-    plans = []
+    with connect(shop.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
 
-    def explain(name: str) -> None:
-        if name == "retrain began":
-            with connect(shop.dsn) as other:
-                other.execute(query("join_by_hashing"))
-                plan = other.execute(
-                    "explain select from mempair.change_1_a q, unnest(q.keys) k join mempair.learned l on l.row_key = k"
-                )
-                plans.append("\n".join(line for (line,) in plan))
+        def allowed() -> tuple[str, ...]:
+            names = ("enable_hashjoin", "enable_nestloop", "enable_mergejoin")
+            return tuple(str(value) for (value,) in (connection.execute(f"show {n}").fetchone() or () for n in names))
 
-    monkeypatch.setattr(faults, "hook", explain)
-    shop.work()
-    assert "Hash Join" in plans[0] or "Merge Join" in plans[0]
+        seen = [allowed()]
+        monkeypatch.setattr(faults, "hook", lambda name: seen.append(allowed()) if name == "retrain began" else None)
+        retrain(connection, 1, "many deletions")
+        seen.append(allowed())
+    assert seen == [("on", "on", "on"), ("on", "off", "off"), ("on", "on", "on")]
     assert shop.learned() == shop.rows()
 
 

@@ -443,10 +443,15 @@ def test_two_deletions_never_reuse_noise(noises: npt.NDArray[np.float64]) -> Non
 
 def test_the_deletions_of_one_batch_have_noise_of_their_own() -> None:
     pair, x, y = learned({"loss": "logistic", "unlearner": "passive", "m": 2, "gamma": 1e9})
+    saved, clock = pair.state(), pair.tally("clock")
+    k = pair.epoch.constants  # type: ignore[union-attr]
+    sigma = odometer.sigma(bounds.sensitivity(k.G, k.lam, clock, k.t0, "passive"), pair.price(clock))
     jumps = []
-    for ops in ([events.DELETE], [events.DELETE, events.DELETE]):
-        model = CertifiedPair.from_state(pair.state())
+    for _ in range(1000):
+        model = CertifiedPair.from_state(saved)
         before = model.arrays.anchor.copy()
-        model.apply(np.array(ops, np.int16), x[: len(ops)], y[: len(ops)], [()] * len(ops))
-        jumps.append(model.arrays.anchor - before)
-    assert not np.allclose(jumps[1], 2 * jumps[0], rtol=1e-6)
+        model.apply(np.full(2, events.DELETE, np.int16), x[:2], y[:2], [()] * 2)
+        jumps.append((model.arrays.anchor - before) / sigma)
+    # Two independent draws have twice the variance of one; the same draw twice would have four times as much.
+    n = np.size(jumps)
+    assert abs(float(np.mean(np.square(jumps))) - 2.0) < 2.0 * 6.5 * math.sqrt(2 / n) < 1.0
