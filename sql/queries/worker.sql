@@ -2,13 +2,14 @@
 -- {key}, {x}, {c}, {y} its extractors.
 
 -- models --
--- Every model that is not paused, in the order of its number. What waits is counted only where it may be much.
+-- Every model that is not paused and whose table is there, in the order of its number. What waits is counted only where it may be much.
 select m.id, m.name, m.phase, m.retrain_requested, m.failure, m.reason, m.on_exhausted, m.unlearner, s.rows_learned,
        case when pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
                + pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
             then (select p.changes from mempair.pending(m.id) p) else 0 end as waiting
 from mempair.model m
 join mempair.state s on s.model_id = m.id
+join pg_catalog.pg_class c on c.oid = m.source
 where not m.paused and m.id = coalesce(%(model)s, m.id)
 order by m.id
 

@@ -192,7 +192,7 @@ def test_health_names_what_is_wrong(mempair: Run, customers: str) -> None:
         code, _, err = mempair("health", "--patience", "0", "--dsn", customers)
         assert code == 1
         assert "waits since" in err
-        connection.execute("update mempair.model set status = 'failed', reason = 'because'")
+        connection.execute("update mempair.model set failure = 'because'")
         code, _, err = mempair("health", "--dsn", customers)
         assert code == 1
         assert "has failed: because" in err

@@ -107,7 +107,7 @@ def test_a_model_can_be_altered_and_says_so(sql: psycopg.Connection[Any], databa
     sql.execute("select mempair.alter_model('illness', on_exhausted => 'halt')")
     assert one(sql, "select epoch from mempair.model") == 1
     sql.execute("select mempair.alter_model('illness', epsilon => 4.0)")
-    assert one(sql, "select status from mempair.model") == "retraining"
+    assert one(sql, "select status from mempair.model_status") == "retraining"
     old_cap = one(sql, "select cap from mempair.state")
     Worker(database).run_once()
     assert one(sql, "select epoch from mempair.model") == 2

@@ -367,5 +367,5 @@ def test_a_worker_notices_a_dropped_table_under_its_own_role(learned: Any) -> No
         Worker(learned.as_("worker")).run_once()
         with psycopg.connect(learned.as_("worker"), autocommit=True) as worker:
             worker.execute("select mempair.mark_dropped_sources()")
-        assert owner.execute("select status from mempair.model").fetchone() == ("failed",)
+        assert owner.execute("select status from mempair.model_status").fetchone() == ("failed",)
         assert owner.execute("select * from mempair.verify_odometer()").fetchall() == []
