@@ -21,6 +21,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, get_type_hints
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import InvalidParameter
 from . import bounds, curvature, encoding, events, losses, odometer, schedule
 from .encode import Texts
@@ -158,7 +161,7 @@ def calibrate(
     declared: list[list[str] | None] | None = None,
     number: int = 1,
 ) -> Epoch:
-    """Fix the constants of epoch `number` from the calibration rows."""
+    """Fix the constants of epoch `number` from the calibration rows, whatever their order."""
     x, c, y = x[:MOST_ROWS], c[:MOST_ROWS], y[:MOST_ROWS]
     fitted = encoding.fit(x, c, y, regression=parameters.regression, declared=declared or [])
     rho_tot = odometer.rho_of(parameters.epsilon, parameters.delta)
@@ -169,8 +172,13 @@ def calibrate(
 
 
 def trades(parameters: Parameters, fitted: Encoding, x: Matrix, c: Texts, y: Vector) -> list[Trade]:
-    """Return every λ there is to choose from: what it costs on these rows and what it buys. It is stored nowhere."""
+    """Return every λ there is to choose from: what it costs on these rows and what it buys. It is stored nowhere.
+
+    The rows are learned in an order that depends on what is in them alone.
+    """
     X, targets = fitted.encode(x, c), fitted.encode_target(y)
+    order = np.argsort(_mixed(np.column_stack([X, targets])), kind="stable")
+    X, targets = X[order], targets[order]
     trade = [
         Trade(
             lam,
@@ -192,6 +200,14 @@ def trades(parameters: Parameters, fitted: Encoding, x: Matrix, c: Texts, y: Vec
     if not trade:
         raise InvalidParameter("with this lam the steps diverge on the calibration rows.", remedy="Give a larger one.")
     return trade
+
+
+def _mixed(rows: Matrix) -> npt.NDArray[np.uint64]:
+    """Return a hash of every row: FNV-1a over its numbers, with the high bits brought down."""
+    mixed = np.full(len(rows), 14695981039346656037, np.uint64)
+    for column in np.ascontiguousarray(rows.T).view(np.uint64):
+        mixed = (mixed ^ column ^ (column >> np.uint64(32))) * np.uint64(1099511628211)
+    return mixed ^ (mixed >> np.uint64(32))
 
 
 def constants_for(parameters: Parameters, lam: float) -> Constants:

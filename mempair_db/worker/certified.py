@@ -12,14 +12,15 @@ from mempair_db.database import learned
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.ledger.record import Record
-from mempair_db.pair.calibration import calibrate
+from mempair_db.pair.calibration import MOST_ROWS, calibrate
 from mempair_db.pair.model import Applied
 from mempair_db.pair.odometer import UNITS
 from mempair_db.pair.state import to_checkpoint
-from mempair_db.worker import batch
+from mempair_db.worker import batch, reference
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
 from mempair_db.worker.plan import Plan, Prints
+from mempair_db.worker.reference import Left
 
 
 def apply(
@@ -27,7 +28,9 @@ def apply(
 ) -> None:
     """Apply a netted batch, up to the first deletion that the budget does not allow."""
     if not model.engine.begun:
-        start_epoch(model, changes.take(reduced.learn), record)
+        waiting = changes.take(reduced.learn[:MOST_ROWS])
+        start_epoch(model, waiting, record)
+        reference.store(connection, model, waiting)
     pair = model.certified.pair
     affordable = pair.affordable(changes.op[reduced.events])
     exhausted = affordable < len(reduced.events)
@@ -35,6 +38,14 @@ def apply(
     if exhausted:
         changes, rest = _cut(changes, reduced.events[affordable])
         prints, reduced = batch.net(connection, model, changes)
+    dropped = reference.among(connection, model, [changes.keys[i] for i in reduced.unlearn])
+    if dropped:
+        left = reference.without(connection, model, dropped)
+        dropped = left.dropped
+        if not _same_constants(model, left):
+            batch.request_retrain(connection, model, "a calibration row went, and the constants with it", record)
+            return
+    reference.drop(connection, model, dropped)
     _enter_free(changes, reduced, record)
     events = changes.take(reduced.events)
     with ThreadPoolExecutor(1) as beside:  # the server empties the queue while the kernel learns its rows
@@ -56,6 +67,13 @@ def _cut(changes: Changes, event: int) -> tuple[Changes, Changes]:
         return changes.take([]), changes.take([])
     same_chunk = np.flatnonzero(changes.seq == changes.seq[event - 1])
     return changes.take(slice(0, event)), changes.take(same_chunk[same_chunk >= event].tolist())
+
+
+def _same_constants(model: Model, left: Left) -> bool:
+    """Choose the constants again from the calibration rows that are left."""
+    pair = model.certified.pair
+    declared = pair.categories or [None] * model.text_count
+    return pair.epoch is not None and pair.epoch.holds_for(pair.parameters, left.x, left.c, left.y, declared)
 
 
 def start_epoch(model: Model, rows: Changes, record: Record) -> None:

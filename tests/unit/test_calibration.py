@@ -176,6 +176,16 @@ def test_constants_are_compared_bit_for_bit_without_a_row() -> None:
     assert not epoch.holds_for(Parameters(), x[:0], [], y[:0])
 
 
+def test_the_order_of_the_calibration_rows_does_not_matter() -> None:
+    x, y = rows(500)
+    order = np.random.default_rng(1).permutation(500)
+    one, other = (calibrate(Parameters(), x[i], [()] * 500, y[i]) for i in (np.arange(500), order))
+    assert one.frozen() == other.frozen()
+    assert [t.loss for t in trades(Parameters(), one.encoding, x, [()] * 500, y)] == [
+        t.loss for t in trades(Parameters(), one.encoding, x[order], [()] * 500, y[order])
+    ]
+
+
 def test_a_row_that_made_a_category_is_noticed() -> None:
     # Given a text that five rows have, when one of them goes, then it is too rare to have a coordinate.
     x, y = rows(500)

@@ -11,9 +11,11 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from mempair_db.database import models
 from mempair_db.measure.stored import CONSTANTS, KEY, PUBLIC, STORED
 from mempair_db.pair.calibration import Epoch
 from mempair_db.pair.state import State, empty, to_checkpoint
+from mempair_db.worker import batch, reference
 
 SECRETS = ((7.5, -3.25, "a", True), (-6.5, 8.0, "b", False))
 """What two people put into the row that is deleted: all that the two worlds differ by."""
@@ -146,3 +148,63 @@ def test_a_commitment_covers_every_column_of_the_state(make_shop: Callable[..., 
                 connection.execute(sql.SQL("update mempair.state set {0} = " + value).format(name))
                 found = connection.execute("select mempair.state_is_attested(model_id) from mempair.state").fetchone()
                 assert found == (False,), column
+
+
+# ---- Calibration rows. ----
+
+
+def constants(shop: Any) -> Any:
+    return shop.execute("select constants - 'number' - 'calibration_rows' from mempair.model")[0][0]
+
+
+@pytest.mark.parametrize("unlearner", ["symmetric", "passive"])
+def test_deleting_a_calibration_row_leaves_constants_of_the_others_alone(
+    make_shop: Callable[..., Any], unlearner: str
+) -> None:
+    # Given a model whose calibration rows are known, when some of them are deleted,
+    shop = make_shop(rows=600, unlearner=unlearner, m=40, gamma=1e9, calibration_rows=600)
+    assert shop.execute("select count(*) from mempair.reference_row") == [(600,)]
+    for key in (123, 7, 599):
+        shop.delete(key)
+        shop.work()
+        # then the constants are those that the rows which are left give, and the row is none of them.
+        assert shop.execute("select from mempair.reference_row where row_key = %s", str(key)) == []
+        with psycopg.connect(shop.dsn, autocommit=True) as connection:
+            batch.prepare(connection)
+            model = models.lease(connection, 1)
+            assert model is not None
+            left = reference.without(connection, model, [])
+            pair = model.certified.pair
+            assert pair.epoch is not None
+            assert not left.dropped
+            assert pair.epoch.holds_for(pair.parameters, left.x, left.c, left.y, [None])
+
+
+def test_a_calibration_row_that_decides_a_constant_is_served_by_a_retrain(make_shop: Callable[..., Any]) -> None:
+    # Given a plan that five calibration rows have, so that it has a weight of its own,
+    shop = make_shop(rows=0, unlearner="passive", m=40, gamma=1e9, calibration_rows=600)
+    shop.fill(0, 595)
+    shop.execute("insert into customers select g, 0.5, 0.5, 'gold', true from generate_series(595, 599) g")
+    shop.work()
+    assert "gold" in str(constants(shop))
+    # when one of the five is deleted, then no constant knows of gold any more, and no budget was spent.
+    shop.delete(597)
+    shop.work()
+    assert "gold" not in str(constants(shop))
+    assert shop.execute("select epoch, deletions from mempair.state") == [(2, 0)]
+    assert shop.execute("select detail from mempair.ledger where kind = 'unlearned'") == [("by exact retrain",)]
+
+
+def test_the_constants_of_a_retrain_come_from_the_whole_table(make_shop: Callable[..., Any]) -> None:
+    # Given a table whose numbers drift away as it grows, when it is retrained,
+    shop = make_shop(rows=600, unlearner="passive", m=40, gamma=1e9, calibration_rows=500)
+    before = constants(shop)
+    shop.execute("insert into customers select g, 1000 + g, 1, 'a', g % 2 = 0 from generate_series(1000, 12999) g")
+    shop.work()
+    shop.execute("select mempair.retrain('churn')")
+    shop.work()
+    # then its constants are not those of the oldest rows.
+    centre = constants(shop)["encoding"]["integers"]["numbers"][0][0]
+    assert abs(before["encoding"]["integers"]["numbers"][0][0]) < 1
+    assert 4_000 < centre < 10_000
+    assert 2_500 <= shop.execute("select count(*) from mempair.reference_row")[0][0] <= 10_000

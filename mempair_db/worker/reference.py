@@ -1,0 +1,110 @@
+"""The reference rows of a model: those its constants were chosen from, while they are there as they were.
+
+At a retrain they are a sample of the whole table by key, so that membership depends on a row's own key alone; the first
+ones of a certified model are the rows that waited. When one goes, the constants are chosen again from those that are
+left: other bits, and the table must be read anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import psycopg
+
+from mempair_db.database import arrays
+from mempair_db.database.exact import Exact
+from mempair_db.database.faults import point
+from mempair_db.database.models import Model
+from mempair_db.database.queries import query
+from mempair_db.database.source import Row
+from mempair_db.pair.exact import REFERENCE_ROWS
+from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.worker import changes as queue
+from mempair_db.worker.changes import Changes
+from mempair_db.worker.plan import unusable
+
+
+class Left(NamedTuple):
+    """What is left of the reference rows, and which keys are no longer among them."""
+
+    dropped: list[str]
+    x: Any
+    y: Any
+    c: Any
+
+
+def choose(connection: psycopg.Connection[Any], model: Model) -> Changes | None:
+    """Choose 5,000 to 10,000 new reference rows by their keys, and store which; None if the table has too few."""
+    connection.execute(query("forget_reference"), {"model": model.id})
+    count = connection.execute(model.statement("count_source")).fetchone()
+    rows = count[0] if count else 0
+    if rows < model.terms["calibration_rows"]:
+        return None
+    halvings = max(0, int(np.ceil(np.log2(rows / REFERENCE_ROWS))))
+    values = {
+        "salt": secrets.randbits(63),
+        "threshold": 2**63 - 1 if halvings == 0 else -(2**63) + 2 ** (64 - halvings),
+    }
+    sample = usable(model, arrays.fetch(connection, model.statement("sample_source"), values))[0]
+    if len(sample) == 0:
+        return None
+    store(connection, model, sample)
+    point("reference chosen")
+    return sample
+
+
+def store(connection: psycopg.Connection[Any], model: Model, rows: Changes) -> None:
+    """Store which rows they are."""
+    prints = fingerprints(model.secret, rows.x, rows.y, rows.c)
+    connection.execute(query("save_reference"), {"model": model.id, "keys": rows.keys, "prints": prints.tolist()})
+
+
+def among(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]) -> list[str]:
+    """Return which of these keys are reference rows."""
+    if not keys:
+        return []
+    values = {"model": model.id, "keys": list(keys)}
+    return [key for (key,) in connection.execute(query("find_reference"), values).fetchall()]
+
+
+def without(connection: psycopg.Connection[Any], model: Model, gone: Sequence[str]) -> Left:
+    """Return the reference rows without these.
+
+    They are read under the batch's own snapshot. One that is not there as it was learned has a change waiting in the
+    queue, and is no longer a reference row either.
+    """
+    stored = dict(connection.execute(query("load_reference"), {"model": model.id}).fetchall())
+    left = [key for key in stored if key not in set(gone)]
+    rows = arrays.fetch(connection, model.statement("find_rows"), {"keys": left})
+    keys, x, c, y = decode(model, rows)
+    marks = fingerprints(model.secret, x, y, c)
+    kept = [i for i, (key, mark) in enumerate(zip(keys, marks.tolist(), strict=True)) if stored[key] == mark]
+    dropped = sorted(set(stored) - {keys[i] for i in kept})
+    return Left(dropped, x[kept], y[kept], [c[i] for i in kept] if len(c) else ())
+
+
+def drop(connection: psycopg.Connection[Any], model: Model, keys: list[str]) -> None:
+    """These are no longer reference rows."""
+    if keys:
+        connection.execute(query("drop_reference"), {"model": model.id, "keys": keys})
+
+
+def decode(model: Model, rows: list[Row]) -> tuple[list[str], Any, Any, Any]:
+    """Return keys, numbers, texts and targets of rows as the source's view gives them."""
+    keys, x, c, y = queue.columns(rows, 4)
+    return keys, queue.numbers(x, model.number_count), queue.texts(c, model.text_count), np.array(y, float)
+
+
+def usable(model: Model, rows: list[Row]) -> tuple[Changes, list[tuple[str, str]]]:
+    """Return the rows that can be learned, and of the others key and reason."""
+    keys, x, c, y = decode(model, rows)
+    n = len(keys)
+    op, seq = np.full(n, queue.INSERT, np.int16), np.zeros(n, np.int64)
+    chunk = Changes(seq=seq, op=op, keys=keys, x=x, c=c, y=y, captured_at=[None] * n)
+    infinite = isinstance(model.engine, Exact)
+    reasons = unusable(chunk, impute=model.imputes, regression=model.regression, infinite=infinite)
+    rejected = [(keys[i], reason) for i, reason in enumerate(reasons) if reason]
+    return (chunk.take([i for i in range(n) if not reasons[i]]) if rejected else chunk), rejected
