@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db import errors, settings
 from mempair_db.embedded.server import Server
+from tests.skips import pytest_runtest_logreport, pytest_sessionfinish  # noqa: F401 - hooks
 from tests.world import CHURN, SHOP, World, fresh_database, opened
 
 FAST = {"fsync": "off", "full_page_writes": "off"}
