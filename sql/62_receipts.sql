@@ -182,13 +182,23 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
         'whatever was copied out of the database: exports, reports, other systems')
 $$;
 
--- Delete what has been kept long enough; the worker calls this. Returns how many.
+-- Delete what has been kept long enough; the worker calls this. Returns how many receipts.
 create or replace function mempair.expire_receipts() returns bigint
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
-    with gone as (
+    with refused as (
+        delete from mempair.rejected r using mempair.model m
+        where m.id = r.model_id and r.at < now() - m.keep_receipts
+    ), gone as (
         delete from mempair.receipt r using mempair.model m
         where m.id = r.model_id and r.created_at < now() - m.keep_receipts
         returning 1
     )
     select count(*) from gone
+$$;
+
+-- A row that is gone, or is looked at anew, is no longer among the refused ones. NULL: none of them is.
+create or replace function mempair.forget_rejected(model_id integer, keys text[]) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+    delete from mempair.rejected r
+    where r.model_id = forget_rejected.model_id and (keys is null or r.row_key = any (keys))
 $$;

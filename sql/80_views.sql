@@ -3,7 +3,8 @@
 create or replace view mempair.model_status as
 select m.name as model,
        m.source,
-       mempair.status_of(m.*) as status,
+       case when m.failure is not null then 'failed' when m.paused then 'paused'
+            when m.retrain_requested is not null then 'retraining' else m.phase end as status,
        coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, m.reason) as reason,
        s.epoch,
        s.clock,

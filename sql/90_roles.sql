@@ -41,7 +41,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
-                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'rotate_queue', 'erase_queue', 'expire_receipts',
+                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts',
                                     'mark_dropped_sources']),
         ('reader', 'mempair', array['pending', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),

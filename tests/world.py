@@ -31,7 +31,8 @@ OWNER_PASSWORD = "owner"
 SHOP = "create table shop (id integer primary key, age float8, plan text, spend numeric, note text, churned boolean)"
 CHURN = """
 select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'],
-                            unlearner => 'symmetric', lambda => 0.01, calibration_rows => 200, gamma => 0.3, on_null => 'skip')
+                            unlearner => 'symmetric', lambda => 0.01, calibration_rows => 200, gamma => 0.3,
+                            on_null => 'skip')
 """
 FILL = """
 insert into shop

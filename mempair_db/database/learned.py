@@ -29,7 +29,7 @@ BEGIN, END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), b"\xff\xff"
 TEXT, INT8 = 25, 20
 ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
 # Five fields, each after its length in bytes: model, bucket, keys, prints, ticks; an array begins with five numbers.
-FRONT = struct.Struct(">h 2i ih 6i")
+FRONT = struct.Struct(">h 2i 2i 6i")
 ARRAY = struct.Struct(">6i")
 NULL = struct.pack(">i", -1)
 
@@ -90,7 +90,7 @@ def pack(
         inside[first].tolist(), pairwise(starts[bounds].tolist()), pairwise(bounds.tolist()), strict=True
     ):
         parts += (
-            FRONT.pack(5, 4, model_id, 2, bucket, arrays.HEADER + b - a, 1, 0, TEXT, j - i, 1),
+            FRONT.pack(5, 4, model_id, 4, bucket, arrays.HEADER + b - a, 1, 0, TEXT, j - i, 1),
             texts[a:b],
             *_array(marks[i:j]),
             *(_array(ticks[i:j]) if ticks is not None else (NULL,)),

@@ -45,6 +45,7 @@ class Record:
         self.at = datetime.now(timezone.utc)
         self._ledger = Ledger(model.id, model.ledger_seq, model.ledger_hash, self.at)
         self._receipts: list[tuple[Any, ...]] = []
+        self._gone: list[str] = []  # deleted rows, which are not to stay among the refused ones
         self._rejected: list[tuple[Any, ...]] = []
 
     def enter(self, kind: str, *, clock: int | None = None, rho_spent: int | None = None, **fields: Any) -> int:
@@ -62,6 +63,7 @@ class Record:
         seq = self.enter(entry, rows=1, tag=tag, **fields)
         promise = self.model.terms
         terms = (promise["unlearner"], promise["epsilon"], promise["delta"], __version__)
+        self._gone.append(key)
         self._receipts.append((self.model.id, key, subject, tag, salt, seq, requested, self.at, kind, *terms))
         if entry == "unlearned":
             self.outcome.unlearned += 1
@@ -81,6 +83,8 @@ class Record:
         """Write everything, and with it the state it describes."""
         if self._rejected:
             self.enter("rejected", rows=len(self._rejected))
+        if self._gone:
+            connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": self._gone})
         for name, rows in (("copy_receipts", self._receipts), ("copy_rejected", self._rejected)):
             if rows:
                 with connection.cursor().copy(query(name)) as copy:

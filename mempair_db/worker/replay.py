@@ -15,6 +15,7 @@ from mempair_db.database.queries import query
 from mempair_db.ledger.record import Record
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import certified, reference
+from mempair_db.worker import changes as queue
 
 
 def read(connection: psycopg.Connection[Any], model: Model, record: Record, give_up: Callable[[], bool]) -> int | None:
@@ -36,7 +37,7 @@ def read(connection: psycopg.Connection[Any], model: Model, record: Record, give
         while rows := arrays.fetch(connection, model.statement("fetch_source")):
             if stepping is not None:
                 learned.enter(connection, stepping.result())
-            stepping = beside.submit(_step, model, rows, connection.info.encoding)
+            stepping = beside.submit(_step, model, rows, record, connection.info.encoding)
             point("chunk replayed")
             if give_up():
                 return None
@@ -49,10 +50,12 @@ def read(connection: psycopg.Connection[Any], model: Model, record: Record, give
     return int(pair.tally("rows"))
 
 
-def _step(model: Model, rows: list[tuple[Any, ...]], encoding: str) -> bytes:
+def _step(model: Model, rows: list[tuple[Any, ...]], record: Record, encoding: str) -> bytes:
     """Learn the rows; return what is to enter the learned keys."""
     pair = model.certified.pair
-    (chunk, _), clock = reference.usable(model, rows), pair.tally("clock")
+    (chunk, rejected), clock = reference.usable(model, rows), pair.tally("clock")
+    for key, reason in rejected:
+        record.reject(0, key, queue.INSERT, reason)
     pair.apply(chunk.op, chunk.x, chunk.y, chunk.c)
     prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
     return learned.pack(model.id, chunk.keys, prints, clock + 1, encoding)

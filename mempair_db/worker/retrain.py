@@ -44,6 +44,7 @@ def retrain(
         connection.execute(query("join_by_hashing"))
         connection.execute(query("sort_in_memory"))
         connection.execute(query("adopt_schema"), {"model": model.id})
+        connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)
         why, before = model.retrain_requested or why, _deletions_by_noise(model)
         pending = connection.execute(model.statement("pending_deletions")).fetchall()

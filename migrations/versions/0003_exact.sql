@@ -125,7 +125,7 @@ alter table mempair.learned_keys rename to learned_keys_before;
 create table mempair.learned_keys (
     id       bigint generated always as identity primary key,
     model_id integer not null,
-    bucket   smallint not null,
+    bucket   integer not null,
     keys     text[] not null,
     prints   bigint[],
     ticks    bigint[],
@@ -143,13 +143,13 @@ comment on column mempair.learned_keys.ticks is 'Certified pair: when each row w
 insert into mempair.learned_keys (model_id, bucket, keys, ticks)
 select k.model_id, k.bucket, array_agg(k.row_key order by k.tick), array_agg(k.tick order by k.tick)
 from (
-    select l.model_id, (mempair.crc32(convert_to(u.row_key, 'UTF8')) & 1023)::smallint as bucket, u.row_key, u.tick
+    select l.model_id, (mempair.crc32(convert_to(u.row_key, 'UTF8')) & 1023)::integer as bucket, u.row_key, u.tick
     from mempair.learned_keys_before l, unnest(l.keys, l.ticks) as u(row_key, tick)
 ) as k
 group by k.model_id, k.bucket, k.tick / 100000;
 create index on mempair.learned_keys (model_id, bucket);
 create or replace view mempair.learned as
-select l.model_id, l.bucket::integer as bucket, u.row_key, u.tick, u.fingerprint
+select l.model_id, l.bucket, u.row_key, u.tick, u.fingerprint
 from mempair.learned_keys l, unnest(l.keys, l.ticks, l.prints) as u(row_key, tick, fingerprint);
 drop table mempair.learned_keys_before;
 

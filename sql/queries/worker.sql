@@ -74,7 +74,7 @@ values (%(seq)s, %(op)s, %(rows)s, %(keys)s, %(x)s, %(c)s, %(y)s, %(captured_at)
 -- The fingerprints learned under some keys; several only if a deletion escaped capture and the key came again.
 select k.key, l.prints[place]
 from unnest(%(keys)s::text[], %(buckets)s::integer[]) as k(key, bucket)
-join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = k.bucket::smallint
+join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = k.bucket
 cross join lateral pg_catalog.unnest(pg_catalog.array_positions(l.keys, k.key)) as place
 
 -- find_many_learned --
@@ -87,7 +87,7 @@ where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
 -- Whatever shared a row with them is written again without them. (unnest of several arrays is Postgres' own, always.)
 with touched as (
     delete from mempair.learned_keys l
-    where l.model_id = %(model)s and l.bucket = any (%(buckets)s::smallint[]) and l.keys && %(keys)s::text[]
+    where l.model_id = %(model)s and l.bucket = any (%(buckets)s::integer[]) and l.keys && %(keys)s::text[]
     returning l.bucket, l.keys, l.prints, l.ticks
 )
 insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
@@ -320,3 +320,6 @@ where m.id = changed.id and changed.reason is not null
 
 -- adopt_schema --
 select mempair.adopt_schema(%(model)s::integer)
+
+-- forget_rejected --
+select mempair.forget_rejected(%(model)s::integer, %(keys)s::text[])

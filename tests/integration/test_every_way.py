@@ -25,9 +25,7 @@ class Desk(World):
         self(FILL.format(table, first, last))
 
     def keys(self, table: str, key: str = "id::text") -> set[str]:
-        return {
-            found for (found,) in self.sql.execute(f"select {key} from {table} where y is not null")
-        }
+        return {found for (found,) in self.sql.execute(f"select {key} from {table} where y is not null")}
 
     def check(self, table: str = "t") -> None:
         """Compare; the sets, not the numbers, so that nothing can make up for anything else."""

@@ -261,8 +261,8 @@ def test_a_policy_that_hides_rows_from_a_retrain_is_an_error_not_half_a_model(le
         owner.execute("create policy few on customers using (id <= 10)")
         owner.execute("select mempair.retrain('churn')")
         before = owner.execute("select epoch, clock from mempair.state").fetchone()
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
-            Worker(learned.as_("worker")).run_once()
+        Worker(learned.as_("worker")).run_once()
+        assert "row-level security" in str(owner.execute("select failure from mempair.model").fetchone())
         assert owner.execute("select epoch, clock from mempair.state").fetchone() == before
 
 

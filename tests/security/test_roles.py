@@ -25,7 +25,7 @@ from mempair_db.worker.metrics import Metrics
 
 TABLES = (
     *("model", "former_model", "queue", "learned", "learned_keys", "state", "curvature", "published", "ledger"),
-    *("receipt", "rejected", "capture", "escaped", "truncating"),
+    *("receipt", "rejected", "capture", "escaped", "truncating", "reference_row", "secret"),
     *("worker", "granted", "installed", "alembic_version", "change_1_a", "change_1_b", "source_1"),
     *("model_status", "odometer", "errors"),
 )
@@ -33,7 +33,18 @@ TABLES = (
 # What each role may read as a whole; columns that are granted singly are not in here.
 READS = {
     "worker": {
-        *("model", "queue", "learned", "learned_keys", "state", "curvature", "published", "worker"),
+        *(
+            "model",
+            "queue",
+            "learned",
+            "learned_keys",
+            "state",
+            "curvature",
+            "published",
+            "worker",
+            "reference_row",
+            "secret",
+        ),
         *("change_1_a", "change_1_b", "source_1"),
     },
     "reader": {"model_status", "odometer"},
@@ -44,6 +55,7 @@ WRITES = {
     "worker": {
         ("curvature", "insert, update, delete"),
         ("learned_keys", "insert, delete"),
+        ("reference_row", "insert, delete"),
         ("state", "update"),
         ("published", "update"),
         ("queue", "update"),
@@ -80,7 +92,8 @@ def test_tables_can_be_read_and_written_exactly_as_listed(site: Any, kind: str) 
 
 # Beyond these, a role can execute nothing of ours.
 EXECUTES = {
-    "worker": r"mempair\.(find_model|pending|bucket|to_double|digest|short_key|category|enqueue_source|schema_changes"
+    "worker": r"mempair\.(find_model|pending|bucket|crc32|partitions|forget_rejected|find_1|to_double|digest|short_key|category"
+    r"|enqueue_source|schema_changes"
     r"|adopt_schema|rotate_queue|erase_queue|expire_receipts"
     r"|mark_dropped_sources|key_1|x_1|c_1|y_1)",
     "reader": r"(mempair\.(pending|predict|try_predict|predict_proba|predict_all)|(public\.)?mempair_(try_)?predict)",
@@ -107,6 +120,7 @@ def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
     worker = Worker(learned.as_("worker"))
     with psycopg.connect(learned.dsn, autocommit=True) as owner:
         owner.execute("update customers set age = age + 1 where id = 2")
+        owner.execute("select mempair.alter_model('churn', on_null => 'skip')")
         owner.execute("insert into customers values (5000, null, 'a', '', true)")
         worker.run_once()
         owner.execute("select mempair.retrain('churn')")

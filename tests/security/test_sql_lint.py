@@ -48,7 +48,8 @@ def test_every_function_has_a_pinned_path_or_needs_none(connection: psycopg.Conn
 
 
 def test_functions_without_a_pinned_path_run_with_the_callers_rights(connection: psycopg.Connection) -> None:
-    assert names(connection, "p.prosqlbody is not null and p.prosecdef") == []
+    pinned = "p.proconfig @> array['search_path=pg_catalog, pg_temp']"
+    assert names(connection, f"p.prosqlbody is not null and p.prosecdef and {pinned} is not true") == []
 
 
 def test_nothing_is_open_to_everybody(connection: psycopg.Connection) -> None:
