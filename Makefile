@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint mutants clean
 
 demo: $(VENV)/.base
 	@$(BIN)/mempair demo
@@ -16,6 +16,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# Wrongs in the lines that carry the guarantee, one at a time: the tests must notice. A quarter of an hour.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants.run
 
 clean:
 	rm -rf $(VENV)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from mempair_db.errors import BudgetExhausted
 from mempair_db.pair import events, noise
 from mempair_db.pair.bounds import Unlearner
 from mempair_db.pair.calibration import Parameters, constants_for
@@ -146,6 +147,26 @@ def test_a_split_that_follows_the_clock_is_asked_at_the_clock_of_each_deletion(k
     assert applied.spent[1] < applied.spent[0]
     assert pair.odometer.spent == sum(applied.spent)
     assert pair.tally("clock") == clock + 40
+
+
+def test_a_jump_is_bounded_by_what_noise_of_this_size_can_be() -> None:
+    # J = g·(2²⁴·(√d + √(2 ln 1e9)) + 1.25·√d), and nothing of the noise that really fell.
+    k, d, grid = constants_for(Parameters(unlearner="passive"), 0.05), 4, 1e-8
+    state = empty(d, tau=3)
+    events.learn(state, k, np.full((10, d), 0.5), np.ones(10))
+    events.apply(
+        state, k, np.array([events.DELETE], np.int16), np.zeros((1, d)), np.ones(1), np.ones((1, d)), np.array([grid])
+    )
+    jump = grid * (2**24 * (2 + math.sqrt(2 * math.log(1e9))) + 1.25 * 2)
+    assert state.tally["jump_slope"][0] == pytest.approx(0.05 * (10 + 5) * jump, rel=1e-12)
+
+
+def test_a_budget_too_small_for_a_grid_is_served_by_a_retrain() -> None:
+    pair, x, y = pair_of("logistic", "passive", m=2 * 10**10)
+    assert pair.odometer.cap // (2 * 10**10) == 1
+    assert pair.price(pair.tally("clock")) == 0
+    with pytest.raises(BudgetExhausted):
+        pair.unlearn_one(x[0], float(y[0]))
 
 
 @pytest.mark.parametrize("unlearner", UNLEARNERS)

@@ -113,6 +113,17 @@ def test_the_last_bits_of_the_noise_are_those_of_any_integer() -> None:
         assert improbability(np.bincount(drawn % modulus), np.full(modulus, 1 / modulus)) > ONCE_IN_A_BILLION
 
 
+def test_the_operating_system_is_the_only_source_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a source that repeats itself, then so does the noise: nothing else is asked.
+    def repeat(seed: int) -> npt.NDArray[np.float64]:
+        source = np.random.default_rng(seed)
+        monkeypatch.setattr("os.urandom", source.bytes)
+        return noise.of_scale(1.0, 5, 7).steps
+
+    assert np.array_equal(repeat(1), repeat(1))
+    assert not np.array_equal(repeat(1), repeat(2))
+
+
 @pytest.mark.parametrize("d", [0, -1, 2.0])
 def test_noise_without_a_dimension_is_refused(d: int) -> None:
     with pytest.raises(InvalidParameter):
