@@ -17,6 +17,9 @@ create table part partition of parts for values from (0) to (10);
 select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}', subject => 'id');
 select mempair.create_model('income', 'customers', target => 'income', features => '{age}');
 select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
+create table odd (y boolean, x float8, id int not null);
+alter table parts attach partition odd for values from (10) to (20);
+select mempair.reconcile('parts', repair => true);
 """
 
 # These put words into SQL with %s, which the extension cannot tell from a user's text: numbers, regclass, regprocedure
@@ -24,6 +27,7 @@ select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
 GENERATORS = {
     *("mempair.write_extractor", "mempair.write_trigger_function", "mempair.attach_triggers", "mempair.write_predict"),
     *("mempair.apply_grants", "mempair.revoke_role", "mempair.erase_queue", "mempair.backfill_blocks"),
+    "mempair.enqueue",
 }
 # These fill a record by dynamic SQL, whose columns the extension cannot know.
 DYNAMIC = {"mempair.pending"}
