@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from mempair_db import errors, settings
 from mempair_db.embedded.server import Server
 from tests.skips import pytest_runtest_logreport, pytest_sessionfinish  # noqa: F401 - hooks
 from tests.world import CHURN, SHOP, World, fresh_database, opened
+
+Run = Callable[..., tuple[int, str, str]]
 
 FAST = {"fsync": "off", "full_page_writes": "off"}
 
@@ -117,3 +120,20 @@ def shop(world: World) -> World:
     """Table `shop`, still empty, and model `churn` on it."""
     world(SHOP, CHURN)
     return world
+
+
+@pytest.fixture
+def mempair(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `mempair …` in this process; returns exit code, stdout and stderr."""
+    from mempair_db import cli  # noqa: PLC0415 - only who asks for it needs it
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["mempair", *arguments])
+        monkeypatch.setattr(cli.common.out, "width", 300)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return run

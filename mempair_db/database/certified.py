@@ -92,7 +92,7 @@ class Certified:
         """Write state, window and published weights."""
         saved = {"checkpoint": self.checkpoint, "new_checkpoint": self.new_checkpoint}
         connection.execute(query("save_state"), common | ledger | _pack(self.pair) | saved)
-        connection.execute(query("publish"), common | _published(self.pair))
+        connection.execute(query("publish"), common | published(self.pair))
         self._save_window(connection, common["model"])
 
     def _save_window(self, connection: psycopg.Connection[Any], model_id: int) -> None:
@@ -145,7 +145,8 @@ def unpack(row: Mapping[str, Any], d: int, slots: Iterable[tuple[int, Vector, Ve
     )
 
 
-def _published(pair: CertifiedPair) -> dict[str, Any]:
+def published(pair: CertifiedPair) -> dict[str, Any]:
+    """Return what is served."""
     folded = pair.folded()
     assert pair.epoch is not None  # noqa: S101  (folded() has checked)
     return {

@@ -119,7 +119,16 @@ class Model:
 
 def lease(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
     """Lock the model's state row for this transaction and load it; None while another worker has it."""
-    row = connection.cursor(row_factory=dict_row).execute(query("lease"), {"model": model_id}, binary=True).fetchone()
+    return _load(connection, model_id, query("look") + "\n" + query("lock_state"))
+
+
+def look(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
+    """Load a model as it is, without locking anything; None if it is not there."""
+    return _load(connection, model_id, query("look"))
+
+
+def _load(connection: psycopg.Connection[Any], model_id: int, statement: str) -> Model | None:
+    row = connection.cursor(row_factory=dict_row).execute(statement, {"model": model_id}, binary=True).fetchone()
     if row is None:
         return None
     categories = row["categories"] or {}

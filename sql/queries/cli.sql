@@ -84,3 +84,6 @@ join pg_catalog.pg_class c on c.oid = p.relation and c.relkind = 'r'
 
 -- cli_backfill --
 select mempair.backfill_blocks(%(name)s, %(relation)s::bigint::oid::regclass, %(first)s, %(blocks)s) as rows
+
+-- cli_retrain --
+select mempair.retrain(%(name)s, %(reason)s)

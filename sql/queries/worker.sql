@@ -17,8 +17,7 @@ order by m.id
 -- Ask for a retrain, if nobody has: visible at once, before the long transaction that does it.
 update mempair.model set retrain_requested = %(why)s where id = %(model)s and retrain_requested is null
 
--- lease --
--- The lock on the state row makes this worker the only writer of the model until the transaction ends.
+-- look --
 select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
        s.reference_rows, s.ledger_seq, s.ledger_hash, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret
 from mempair.state s
@@ -28,6 +27,9 @@ join mempair.secret x on x.model_id = s.model_id
 join pg_catalog.pg_class c on c.oid = m.source
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where s.model_id = %(model)s
+
+-- lock_state --
+-- Goes after "look": the lock on the state row makes this worker the only writer of the model until the transaction ends.
 for update of s skip locked
 
 -- read_changes --

@@ -1,0 +1,48 @@
+"""Whether a model is what its rows make of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, table
+from mempair_db.database.connect import connect
+from mempair_db.embedded import server
+
+
+@app.command()
+def verify(
+    name: Name,
+    repair: Annotated[bool, typer.Option("--repair", help="If something differs, ask for a refresh.")] = False,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a model anew from its table and compare constants, sums, weights and keys; exit code 5 if one differs.
+
+    Reads one snapshot of the table on several connections, and locks nothing. With --repair the code is 0: the next
+    worker reads the table anew, which puts everything right.
+    """
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415 - commands that do not verify need none of it
+    from mempair_db.verify.checks import verify as compute  # noqa: PLC0415
+
+    address = server.ensure(dsn)
+    report = compute(address, model_id(address, name) or 0, shown_on(messages))
+    if as_json:
+        print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))  # noqa: T201
+    else:
+        lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
+        out.print(table(lines))
+    if report.fine:
+        messages.print(f"{name} is what its {report.rows} rows make of it.", highlight=False)
+        return
+    wrong = ", ".join(check.check for check in report.checks if not check.fine)
+    if repair:
+        with connect(address) as connection:
+            connection.execute(query("retrain"), {"name": name, "reason": f"verify found differences: {wrong}"})
+        messages.print(f"{name} differs from its table: {wrong}. A refresh is requested.", highlight=False)
+        return
+    remedy = f"`mempair verify {name} --repair` asks for a refresh."
+    messages.print(f"{name} differs from its table: {wrong}. {remedy}", highlight=False)
+    raise typer.Exit(5)

@@ -1,0 +1,213 @@
+"""F(S, R) computed from the table and compared with what is stored: `mempair verify`.
+
+For an exact model the state is a function of the rows (EXACT.md, 3). With what waits in the queue, under one snapshot:
+
+    constants  =  refer(reference rows)          as they are in the table, or waiting to leave it
+    sums       =  Σ terms(rows of the table) − Σ terms(what waits)
+    served     =  fold(solve(sums))
+    learned    =  (key, fingerprint) of the table's rows, less what waits
+
+A certified model has noise in its state; of it what is served and what was learned are compared (its state: `audit`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+from psycopg import IsolationLevel
+
+from mempair_db.database import arrays
+from mempair_db.database.certified import published
+from mempair_db.database.connect import connect, refuse_shadows
+from mempair_db.database.exact import Exact, refer, targets
+from mempair_db.database.queries import query
+from mempair_db.errors import UnknownModel
+from mempair_db.offline.progress import Bars, silent
+from mempair_db.pair.exact import Reference, Sums, nothing
+from mempair_db.pair.serve import fold
+from mempair_db.verify import explain, names, snapshot
+from mempair_db.verify.marks import Marks
+from mempair_db.verify.snapshot import Rows, Snapshot
+
+CLOSE: Final = 1e-9  # weights that another machine has computed
+
+
+@dataclass(frozen=True)
+class Check:
+    """One equality: whether it holds, and what was found."""
+
+    check: str
+    fine: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a verification found."""
+
+    model: str
+    unlearner: str
+    rows: int  # of the table that can be learned
+    waiting: int  # changes in the queue
+    checks: list[Check]
+
+    @property
+    def fine(self) -> bool:
+        """Whether everything holds."""
+        return all(check.fine for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"fine": self.fine, **asdict(self)}
+
+
+def verify(dsn: str, model_id: int, bars: Bars = silent) -> Report:
+    """Compute the model anew from its table and compare; nothing is locked or changed."""
+    with connect(dsn, autocommit=True, application_name="mempair verify") as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        connection.prepare_threshold = None
+        arrays.register(connection)
+        refuse_shadows(connection)
+        with connection.transaction():
+            return look(connection, model_id, dsn, bars)
+
+
+def look(connection: psycopg.Connection[Any], model_id: int, dsn: str | None, bars: Bars = silent) -> Report:
+    """Do the same in the caller's REPEATABLE READ transaction."""
+    taken = snapshot.take(connection, model_id)
+    if taken is None:
+        raise UnknownModel(f"It had number {model_id}.")
+    with bars(f"Verifying {taken.model.name}", max(taken.learned.rows, 1)) as advance:
+        rows = taken.read_table(dsn, advance)
+    unlearner, waiting = taken.model.terms["unlearner"], len(taken.waiting.changes)
+    return Report(taken.model.name, unlearner, rows.marks.rows, waiting, list(_checks(taken, rows)))
+
+
+def _checks(taken: Snapshot, rows: Rows) -> Iterator[Check]:
+    yield _schema(taken)
+    if taken.waiting.plan.mismatch:
+        yield Check("queue", False, f"{taken.waiting.plan.mismatch}; a retrain will serve it")
+    engine = taken.model.engine
+    if isinstance(engine, Exact) and engine.reference is not None and engine.sums is not None:
+        yield _constants(taken, rows, engine, engine.reference)
+        yield _sums(taken, rows, engine, engine.sums)
+    if taken.model.engine.begun:
+        yield _served(taken)
+    elif taken.published["weights"] is not None:
+        yield Check("served", False, "weights are published, though the model has no state")
+    yield _learned(taken, rows)
+
+
+def _schema(taken: Snapshot) -> Check:
+    row = taken.connection.execute(query("verify_schema"), {"model": taken.model.id}).fetchone()
+    why = row[0] if row else None
+    return Check("schema", why is None, f"{why}; a refresh adopts it" if why else "the table is as it was declared")
+
+
+def _constants(taken: Snapshot, rows: Rows, engine: Exact, stored: Reference) -> Check:
+    """Choose the constants again from the reference rows, those on their way out as the queue has them."""
+    waiting = taken.waiting
+    if waiting.truncated:
+        return Check("constants", True, "a TRUNCATE waits: they go with it")
+    payloads = {key: (x, c, y) for key, x, c, y in rows.references}
+    for i, key in enumerate(waiting.changes.keys):
+        if taken.references.get(key) == waiting.prints[i]:
+            c = waiting.changes.c[i] if len(waiting.changes.c) else ()
+            payloads.setdefault(key, (waiting.changes.x[i], c, float(waiting.changes.y[i])))
+    lost = sorted(set(taken.references) - set(payloads))
+    most = taken.published["reference_rows"] or 0
+    if lost:
+        shown = ", ".join(lost[: explain.SHOWN])
+        return Check("constants", False, f"{len(lost)} reference rows are not there as they were: {shown}")
+    if not payloads or len(payloads) > most:
+        return Check("constants", False, f"there are {len(payloads)} reference rows, of {most} at the refresh")
+    found = list(payloads.values())
+    labels = targets(np.array([y for _, _, y in found]), stored.loss)
+    texts = [c for _, c, _ in found] if taken.model.text_count else ()
+    computed = refer(engine.terms, np.array([x for x, _, _ in found]), labels, texts)
+    if computed.to_bytes() == stored.to_bytes():
+        return Check("constants", True, f"follow from the {len(payloads)} reference rows")
+    return Check("constants", False, f"do not follow from the reference rows: {_other_constants(computed, stored)}")
+
+
+def _other_constants(computed: Reference, stored: Reference) -> str:
+    new, old = computed.to_json(), stored.to_json()
+    pairs = [(name, new[name], old[name]) for name in old if name != "encoding"]
+    pairs += [(name, new["encoding"][name], old["encoding"][name]) for name in old["encoding"]]
+    return ", ".join(
+        f"{name} is {_short(there)}, should be {_short(should)}" for name, should, there in pairs if should != there
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _sums(taken: Snapshot, rows: Rows, engine: Exact, stored: Sums) -> Check:
+    waiting = taken.waiting
+    assert rows.total is not None  # noqa: S101  (there are constants)
+    assert engine.reference is not None  # noqa: S101
+    begun = nothing(engine.reference.classes, engine.reference.d) if waiting.truncated else stored
+    delta = begun + waiting.sums(engine) - rows.total
+    if not any(part.any() for part in (delta.counts, delta.g, delta.H)):
+        after = f", after the {len(waiting.changes)} changes that wait" if len(waiting.changes) else ""
+        return Check("sums", True, f"are those of the {rows.marks.rows} rows, bit for bit{after}")
+    labels = names.coordinates(engine.reference.encoding, *taken.features)
+    text = f"differ from those of the rows (stored less computed): {names.difference(delta, labels)}"
+    found = explain.culprits(taken, delta)
+    return Check("sums", False, f"{text}; {found}" if found else text)
+
+
+def _served(taken: Snapshot) -> Check:
+    """Compute what is served from the state, and compare."""
+    engine, row = taken.model.engine, taken.published
+    if isinstance(engine, Exact):
+        assert engine.reference is not None  # noqa: S101
+        computed = fold(engine.reference, engine.weights()[0], engine.terms["curves"]) | {"samples": engine.rows}
+        computed["places"] = json.loads(computed["places"])
+        ready = engine.ready
+    else:
+        computed = {k: v for k, v in published(engine.pair).items() if k not in ("ready", "needed")}
+        ready = bool(row["ready"])
+    computed |= {"version": row["state_version"], "epoch": row["state_epoch"]}
+    computed["link"] = "identity" if taken.model.regression else "logistic"
+    wrong = [name for name, value in computed.items() if not _near(value, row[name])]
+    if row["ready"] and not ready:
+        wrong.append("ready")
+    if wrong:
+        return Check("served", False, f"what is served does not follow from the state: {', '.join(wrong)}")
+    exactly = all(_near(value, row[name], 0.0) for name, value in computed.items())
+    return Check("served", True, f"follows from the state, {'bit for bit' if exactly else f'to {CLOSE:g}'}")
+
+
+def _near(computed: Any, stored: Any, most: float = CLOSE) -> bool:
+    """Whether two values are the same; numbers up to `most` of their size."""
+    if not isinstance(computed, (np.ndarray, float)):
+        return bool(computed == stored)
+    if stored is None or np.shape(computed) != np.shape(stored):
+        return False
+    there = np.asarray(stored, float)
+    return bool(np.allclose(computed, there, rtol=most, atol=most, equal_nan=True))
+
+
+def _learned(taken: Snapshot, rows: Rows) -> Check:
+    """Compare what was learned, with what waits, with what is there."""
+    has = (Marks() if taken.waiting.truncated else taken.learned) + taken.waiting.marks()
+    if not taken.model.engine.begun:
+        has = taken.learned
+        return Check("learned", has.rows == 0, f"{has.rows} keys are learned; there are no constants yet")
+    unmarked = taken.learned.unmarked
+    same = has == rows.marks if not unmarked else (has.rows, has.keys) == (rows.marks.rows, rows.marks.keys)
+    if same and isinstance(taken.model.engine, Exact) and taken.learned.rows != taken.stored_rows:
+        return Check("learned", False, f"{taken.learned.rows} keys are learned, the state counts {taken.stored_rows}")
+    if same:
+        old = f"; {unmarked} were learned before there were fingerprints" if unmarked else ""
+        return Check("learned", True, f"keys and fingerprints are those of the {rows.marks.rows} rows{old}")
+    return Check("learned", False, str(explain.escaped(taken)) or "a key was learned twice")

@@ -1,0 +1,153 @@
+"""What there is, under one snapshot: the model's state, what waits in its queue, and one pass over its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg.rows import dict_row
+
+from mempair_db.database import models
+from mempair_db.database.exact import Exact, targets
+from mempair_db.database.models import Model
+from mempair_db.database.queries import query
+from mempair_db.database.source import Row, each_chunk
+from mempair_db.pair.exact import Reference, Sums, nothing, sums
+from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.verify.marks import Marks, Prints, each_learned, mark
+from mempair_db.worker import batch, exact
+from mempair_db.worker import changes as queue
+from mempair_db.worker import reference as reference_rows
+from mempair_db.worker.changes import Changes
+from mempair_db.worker.plan import Plan, plan, unusable
+
+
+@dataclass
+class Waiting:
+    """What waits in the queue, and what it will come to."""
+
+    changes: Changes
+    prints: Prints
+    plan: Plan
+    truncated: bool  # all that was learned goes first
+
+    def marks(self) -> Marks:
+        """Return what learned keys will change by."""
+        learn, unlearn = list(self.plan.learn), self.plan.unlearn
+        keys = self.changes.keys
+        return mark([keys[i] for i in learn], self.prints[learn]) - mark(
+            [keys[i] for i in unlearn], self.prints[unlearn]
+        )
+
+    def sums(self, engine: Exact) -> Sums:
+        """Return what the sums will change by."""
+        return exact.terms(engine, self.changes, self.plan)
+
+
+@dataclass
+class Rows:
+    """Some rows of the table that can be learned, or all: what they add up to."""
+
+    total: Sums | None
+    marks: Marks = field(default_factory=Marks)
+    rejected: int = 0
+    references: list[tuple[str, Any, Any, float]] = field(default_factory=list)  # key, numbers, texts, target
+
+    def __add__(self, other: Rows) -> Rows:
+        """Return both parts together."""
+        total = None if self.total is None or other.total is None else self.total + other.total
+        marks, rejected = self.marks + other.marks, self.rejected + other.rejected
+        return Rows(total, marks, rejected, self.references + other.references)
+
+
+@dataclass
+class Snapshot:
+    """A model beside its table, in one moment."""
+
+    connection: psycopg.Connection[Any]
+    model: Model
+    features: tuple[list[str], list[str]]  # names of numbers and texts
+    published: dict[str, Any]
+    stored_rows: int
+    references: dict[str, int]  # fingerprints of the reference rows
+    learned: Marks
+    waiting: Waiting
+
+    @property
+    def reference(self) -> Reference | None:
+        """The constants of an exact model, once they are chosen."""
+        return self.model.engine.reference if isinstance(self.model.engine, Exact) else None
+
+    def read_table(self, dsn: str | None, advance: Callable[[int], None]) -> Rows:
+        """Go through the table once and add up everything that is compared."""
+        reference, model = self.reference, self.model
+
+        def work(rows: list[Row]) -> tuple[Rows, int]:
+            chunk, rejected = reference_rows.usable(model, rows)
+            prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
+            marks = mark(chunk.keys, prints)
+            if reference is None:
+                return Rows(None, marks, len(rejected)), len(rows)
+            part = sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
+            return Rows(part, marks, len(rejected), self._references_in(chunk, prints)), len(rows)
+
+        total = Rows(None if reference is None else nothing(reference.classes, reference.d))
+        for part, rows in each_chunk(self.connection, model, dsn, work):
+            total += part
+            advance(rows)
+        return total
+
+    def _references_in(self, chunk: Changes, prints: Prints) -> list[tuple[str, Any, Any, float]]:
+        found = [i for i, key in enumerate(chunk.keys) if key in self.references]
+        return [
+            (chunk.keys[i], chunk.x[i], chunk.c[i] if len(chunk.c) else (), float(chunk.y[i]))
+            for i in found
+            if self.references[chunk.keys[i]] == prints[i]
+        ]
+
+    def chunks(self) -> Iterator[tuple[Changes, Prints]]:
+        """Go through the table again, on one connection."""
+        for rows in each_chunk(self.connection, self.model, None, lambda rows: rows):
+            chunk = reference_rows.usable(self.model, rows)[0]
+            yield chunk, fingerprints(self.model.secret, chunk.x, chunk.y, chunk.c)
+
+
+def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
+    """Read the state and the queue; the connection is in a REPEATABLE READ transaction, and so the table is the same's.
+
+    Nothing is locked: workers and writers go on.
+    """
+    connection.execute(query("own_limits"))
+    connection.execute("set local row_security = off")
+    connection.execute(query("sort_in_memory"))
+    model = models.look(connection, model_id)
+    if model is None:
+        return None
+    row = (
+        connection.cursor(row_factory=dict_row)
+        .execute(query("verify_published"), {"model": model_id}, binary=True)
+        .fetchone()
+        or {}
+    )
+    features = row.pop("numeric_features"), row.pop("text_features")
+    stored = row.pop("rows_learned")
+    references = dict(connection.execute(query("load_reference"), {"model": model_id}).fetchall())
+    learned = Marks()
+    for keys, prints in each_learned(connection, model_id):
+        learned += mark(keys, prints)
+    return Snapshot(connection, model, features, row, stored, references, learned, _waiting(connection, model))
+
+
+def _waiting(connection: psycopg.Connection[Any], model: Model) -> Waiting:
+    changes = queue.read(connection, model, whole=True)
+    truncations = np.flatnonzero(changes.op == queue.TRUNCATE)
+    if not len(truncations):
+        return Waiting(changes, *batch.net(connection, model, changes), False)
+    changes = changes.take(slice(int(truncations[-1]) + 1, None))
+    is_exact = isinstance(model.engine, Exact)
+    reasons = unusable(changes, impute=model.imputes, regression=model.regression, infinite=is_exact)
+    prints = fingerprints(model.secret, changes.x, changes.y, changes.c)
+    return Waiting(changes, prints, plan(changes, prints, {}, reasons), True)

@@ -1,0 +1,18 @@
+-- What `mempair verify` reads beside the worker's own queries. Nothing is locked.
+
+-- verify_published --
+-- What is served, with the names of the features.
+select m.numeric_features, m.text_features, m.retrain_requested, s.rows_learned, s.reference_rows, s.version as state_version,
+       s.epoch as state_epoch, p.version, p.epoch, p.weights, p.centers, p.intercept, p.levels, p.level_weights, p.scales,
+       p.missing_weights, p.knots, p.knot_weights, p.places, p.link, p.ready, p.samples
+from mempair.published p
+join mempair.model m on m.id = p.model_id
+join mempair.state s on s.model_id = p.model_id
+where p.model_id = %(model)s
+
+-- each_learned --
+select l.keys, l.prints from mempair.learned_keys l where l.model_id = %(model)s
+
+-- verify_schema --
+-- DDL that changed what the extractors yield, or NULL.
+select mempair.schema_changes(%(model)s)

@@ -1,0 +1,260 @@
+"""Frauds and escapes, each done with the owner's rights, and `mempair verify` which computes the model anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from mempair_db.database import models
+from mempair_db.database.connect import connect
+from mempair_db.database.exact import Exact, targets
+from mempair_db.pair.exact import Sums, sums
+from mempair_db.verify.checks import Report, verify
+from mempair_db.worker import batch
+from tests.world import SHOP, World
+
+EXACT = """
+select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'],
+                            calibration_rows => 200, gamma => 0.3)
+"""
+
+
+@pytest.fixture
+def shop(world: World) -> World:
+    world(SHOP, EXACT)
+    world.fill(1, 2000)
+    world.work()
+    return world
+
+
+def check(world: World) -> Report:
+    return verify(world.dsn, 1)
+
+
+def wrong(world: World) -> dict[str, str]:
+    return {found.check: found.detail for found in check(world).checks if not found.fine}
+
+
+def stored(world: World) -> Exact:
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        model = models.look(connection, 1)
+        assert model is not None
+        return model.exact
+
+
+def terms(world: World, number: int) -> Sums:
+    """What one row of the table adds to the sums."""
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        model = models.look(connection, 1)
+        assert model is not None
+        rows = "select x, c, y from mempair.source_1 where row_key = %s"
+        x, c, y = connection.cursor(binary=True).execute(rows, [str(number)]).fetchall()[0]
+        reference = model.exact.reference
+        assert reference is not None
+        return sums(reference, np.array([x]), targets(np.array([y]), "logistic"), [tuple(c)])
+
+
+def overwrite(world: World, new: Sums) -> None:
+    world.sql.execute("update mempair.state set sums = %s, rows_learned = %s", [new.to_bytes(), new.n])
+
+
+def silently(world: World, superuser: Callable[[str], str], statement: str) -> None:
+    """Change the table where no trigger sees it."""
+    with psycopg.connect(superuser(world.dsn)) as connection:
+        connection.execute("set session_replication_role = replica")
+        connection.execute(statement)
+
+
+def test_an_honest_model_is_what_its_rows_make_of_it_before_and_after_what_waits(shop: World) -> None:
+    report = check(shop)
+    assert report.fine, report
+    assert {found.check for found in report.checks} == {"schema", "constants", "sums", "served", "learned"}
+    shop("delete from shop where id <= 30", "update shop set age = age + 1 where id between 100 and 140")
+    shop.fill(3001, 3100)
+    shop("delete from shop where id = 3001", "insert into shop values (5000, null, null, 'NaN', 'n', true)")
+    report = check(shop)
+    assert report.fine, report
+    assert report.waiting > 0
+    shop.work()
+    report = check(shop)
+    assert report.fine, report
+    assert (report.rows, report.waiting) == (1970 + 99 + 1, 0)
+
+
+def test_a_truncate_that_waits_leaves_what_came_after_it(shop: World) -> None:
+    shop("truncate shop")
+    shop.fill(1, 50)
+    assert wrong(shop) == {}
+    shop.work()
+    assert wrong(shop) == {}
+
+
+def test_a_model_that_has_learned_nothing_yet_is_fine(world: World) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 50)
+    world.work()
+    assert wrong(world) == {}
+
+
+def test_a_deleted_row_kept_in_the_sums_is_caught(shop: World) -> None:
+    kept = terms(shop, 1500)
+    shop("delete from shop where id = 1500")
+    shop.work()
+    assert wrong(shop) == {}
+    honest = stored(shop).sums
+    assert honest is not None
+    overwrite(shop, honest + kept)
+    found = wrong(shop)
+    assert "n: +1" in found["sums"]
+    assert "one row that is not in the table is in the sums" in found["sums"]
+
+
+def test_a_row_subtracted_twice_is_caught_and_named(shop: World) -> None:
+    honest = stored(shop).sums
+    assert honest is not None
+    overwrite(shop, honest - terms(shop, 1234))
+    found = wrong(shop)
+    assert "n: -1" in found["sums"]
+    assert "the terms of row 1234 are missing from the sums" in found["sums"]
+
+
+def test_replaced_weights_are_caught_while_the_sums_are_honest(shop: World) -> None:
+    shop("update mempair.published set weights = (select array_agg(-w) from unnest(weights) w)")
+    assert list(wrong(shop)) == ["served"]
+    assert "weights" in wrong(shop)["served"]
+
+
+@pytest.mark.parametrize(
+    "fraud",
+    [
+        "intercept = intercept + 0.1",
+        "ready = not ready",
+        "samples = samples + 1",
+        "link = 'identity'",
+        "level_weights = array_append(level_weights, 1.0)",
+        "centers = array_fill(0.5::float8, array[cardinality(centers)])",
+        "scales = array_fill(2.0::float8, array[cardinality(scales)])",
+        """places = jsonb_set(places, '{0,levels,basic}', '3')""",
+    ],
+)
+def test_anything_else_that_is_served_and_does_not_follow_is_caught(shop: World, fraud: str) -> None:
+    was_ready = shop.one("select ready from mempair.published")
+    shop(f"update mempair.published set {fraud}")
+    if fraud.startswith("ready") and was_ready:
+        assert wrong(shop) == {}  # a model that refuses to predict harms nobody
+    else:
+        assert list(wrong(shop)) == ["served"]
+
+
+def test_changed_constants_are_caught(shop: World) -> None:
+    shop("update mempair.model set constants = jsonb_set(constants, '{encoding,numbers,0,0}', '47.125')")
+    assert "numbers" in wrong(shop)["constants"]
+
+
+def test_other_reference_rows_are_caught_where_the_constants_do_not_follow_from_them(shop: World) -> None:
+    shop(
+        "delete from mempair.reference_row r using shop s where s.id::text = r.row_key and s.churned and s.id % 3 <> 0"
+    )
+    assert "do not follow from the reference rows" in wrong(shop)["constants"]
+
+
+def test_a_reference_row_that_nobody_has_is_caught(shop: World) -> None:
+    shop("insert into mempair.reference_row values (1, '77777', 42)")
+    assert "77777" in wrong(shop)["constants"]
+
+
+def test_a_learned_key_that_was_planted_is_caught(shop: World) -> None:
+    shop("insert into mempair.learned_keys (model_id, bucket, keys, prints) values (1, 3, '{99999}', '{1}')")
+    assert "99999" in wrong(shop)["learned"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("update shop set age = age + 9 where id = 321", "1 in the table with other values than were learned"),
+        ("delete from shop where id = 321", "1 learned but not in the table"),
+        ("insert into shop values (99321, 30, 'basic', 5, 'n', true)", "1 in the table but not learned"),
+    ],
+)
+def test_a_change_that_escaped_the_triggers_is_named(
+    shop: World, superuser: Callable[[str], str], statement: str, sentence: str
+) -> None:
+    silently(shop, superuser, statement)
+    found = wrong(shop)
+    assert sentence in found["learned"]
+    assert "321" in found["learned"]
+    assert "sums" in found
+
+
+def test_an_escaped_update_of_a_column_that_is_no_feature_is_no_difference(
+    shop: World, superuser: Callable[[str], str]
+) -> None:
+    silently(shop, superuser, "update shop set note = 'other' where id = 321")
+    assert wrong(shop) == {}
+
+
+def test_of_a_certified_model_what_is_served_and_what_was_learned_are_compared(
+    world: World, superuser: Callable[[str], str]
+) -> None:
+    world(SHOP, EXACT.replace("gamma", "unlearner => 'symmetric', lambda => 0.01, gamma"))
+    world.fill(1, 2000)
+    world.work()
+    world("delete from shop where id = 7")
+    assert wrong(world) == {}
+    world.work()
+    assert wrong(world) == {}
+    silently(world, superuser, "update shop set age = age + 9 where id = 321")
+    assert "321" in wrong(world)["learned"]
+    world("update mempair.published set intercept = -intercept")
+    assert "intercept" in wrong(world)["served"]
+
+
+def test_a_large_table_is_read_on_several_connections_under_one_snapshot(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mempair_db.database.source.SMALL", 1)
+    assert check(shop).fine
+    shop("delete from shop where id = 3")
+    assert check(shop).fine
+
+
+def test_the_command_says_what_differs_exits_with_5_and_repairs(
+    shop: World, superuser: Callable[[str], str], mempair: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, out, _ = mempair("verify", "churn", "--json", "--dsn", shop.dsn)
+    assert (code, json.loads(out)["fine"]) == (0, True)
+    silently(shop, superuser, "update shop set age = age + 9 where id = 321")
+    code, out, err = mempair("verify", "churn", "--dsn", shop.dsn)
+    assert code == 5
+    assert "321" in out
+    assert "--repair" in err
+    code, out, _ = mempair("verify", "churn", "--json", "--dsn", shop.dsn)
+    assert code == 5
+    by_name: dict[str, Any] = {found["check"]: found for found in json.loads(out)["checks"]}
+    assert not by_name["sums"]["fine"]
+    assert mempair("verify", "churn", "--repair", "--dsn", shop.dsn)[0] == 0
+    shop.work()
+    assert mempair("verify", "churn", "--dsn", shop.dsn)[0] == 0
+    assert shop.one("select count(*) from mempair.ledger where detail like %s", "%verify found differences%") > 0
+
+
+def test_a_regression_with_curves_is_verified_too(world: World) -> None:
+    world(
+        "create table house (id integer primary key, area float8, town text, price float8)",
+        "insert into house select i, case when i % 9 > 0 then i * 7919 % 83 end, 't' || i % 4,"
+        " i * 7919 % 83 * 3 + i % 7 from generate_series(1, 1500) i",
+        "select mempair.create_model('price', 'house', target => 'price', features => array['area', 'town'],"
+        " loss => 'squared', calibration_rows => 200)",
+    )
+    world.work()
+    world("delete from house where id % 50 = 0")
+    assert wrong(world) == {}
+    world.work()
+    assert wrong(world) == {}
