@@ -90,7 +90,7 @@ class Snapshot:
             prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
             marks = mark(chunk.keys, prints)
             if reference is None:
-                return Rows(None, marks, len(rejected)), len(rows)
+                return Rows(None, marks, len(rejected), self._references_in(chunk, prints)), len(rows)
             part = sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
             return Rows(part, marks, len(rejected), self._references_in(chunk, prints)), len(rows)
 

@@ -42,7 +42,7 @@ def apply(
     if dropped:
         left = reference.without(connection, model, dropped)
         dropped = left.dropped
-        if not _same_constants(model, left):
+        if not same_constants(model, left):
             batch.request_retrain(connection, model, "a calibration row went, and the constants with it", record)
             return
     reference.drop(connection, model, dropped)
@@ -69,7 +69,7 @@ def _cut(changes: Changes, event: int) -> tuple[Changes, Changes]:
     return changes.take(slice(0, event)), changes.take(same_chunk[same_chunk >= event].tolist())
 
 
-def _same_constants(model: Model, left: Left) -> bool:
+def same_constants(model: Model, left: Left) -> bool:
     """Choose the constants again from the calibration rows that are left."""
     pair = model.certified.pair
     declared = pair.categories or [None] * model.text_count
