@@ -72,6 +72,14 @@ def bench_regret(quick: Quick = False, as_json: AsJson = False, data: Data = Non
     _print(regret.run(folder=data, quick=quick), as_json, plots)
 
 
+@bench_app.command("quality")
+def bench_quality(quick: Quick = False, as_json: AsJson = False, data: Data = None) -> None:
+    """How good an exact model is beside logistic regression, river and boosting, in every order, after deletions."""
+    from mempair_db.bench import quality  # noqa: PLC0415
+
+    _print(quality.run(folder=data, quick=quick), as_json)
+
+
 @bench_app.command("capacity")
 def bench_capacity(quick: Quick = False, as_json: AsJson = False, data: Data = None, plots: Plots = None) -> None:
     """What m deletions cost, against an exact retrain and against the formulas."""

@@ -3,7 +3,7 @@
 Logistic regression by one Newton step from a frozen reference w0 needs nothing of the rows but three sums at w0:
 
     n = Σ 1        g = Σ ℓ'(w0ᵀx_i, y_i)·x_i        H = Σ ℓ''(w0ᵀx_i)·x_i x_iᵀ          `sums`
-    w = w0 − (H + Λ·I)⁻¹ (g + Λ·w0)                                                    `solve`
+    w = w0 − (H + Λ)⁻¹ (g + Λ·w0)                                                      `solve`
 
 All terms are integers, so the sums are those of the rows that are there, bit for bit, whatever the order, the batches,
 the number of processes and the processor. What is not a sum is frozen: `Reference`, chosen by `refer` from a few
@@ -37,6 +37,7 @@ from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
 Integers = npt.NDArray[np.int64]
 
 RIDGE: Final = 10.0  # Λ
+INTERCEPT_RIDGE: Final = 0.1
 P_UNIT: Final = 2**14
 C_UNIT: Final = 2**10
 TABLE_STEP: Final = 2**10  # entries per unit of z, for z in [−16, 16]
@@ -284,14 +285,21 @@ def units(loss: str) -> tuple[float, float]:
 
 
 def solve(reference: Reference, total: Sums, ridge: float = RIDGE) -> Matrix:
-    """w = w0 − (H + Λ·I)⁻¹ (g + Λ·w0), one row per class. The only floating point: what is stored is the integers."""
+    """w = w0 − (H + Λ)⁻¹ (g + Λ·w0), one row per class. The only floating point: what is stored is the integers.
+
+    Λ is diagonal: the ridge, and next to nothing for the intercept, which says how often there is a yes. With the ridge
+    on it too a rare yes was foretold too often: 1.5 % of 1,000 customers, log loss .090 instead of .072 (EXACT.md, What
+    was tried).
+    """
     g_unit, H_unit = units(reference.loss)
     w0 = reference.w0 * 2.0**-reference.h
+    penalty = np.full(reference.d, ridge)
+    penalty[0] = min(INTERCEPT_RIDGE, ridge)
     w = np.empty_like(w0)
     for k in range(reference.classes):
         A = total.H[k] / H_unit
-        A[np.diag_indices_from(A)] += ridge
-        w[k] = w0[k] - np.linalg.solve(A, total.g[k] / g_unit + ridge * w0[k])
+        A[np.diag_indices_from(A)] += penalty
+        w[k] = w0[k] - np.linalg.solve(A, total.g[k] / g_unit + penalty * w0[k])
     return w
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mempair_db.bench import capacity, fidelity, peers, plots, regret, report, scale, system
+from mempair_db.bench import capacity, fidelity, peers, plots, quality, regret, report, scale, system
 
 OFFLINE: dict[str, Callable[..., report.Result]] = {
     "regret": regret.run,
     "capacity": capacity.run,
     "fidelity": fidelity.run,
     "peers": peers.run,
+    "quality": quality.run,
 }
 
 
@@ -92,6 +93,18 @@ def test_every_peer_has_every_figure(results: dict[str, report.Result]) -> None:
         assert row["MB held"] > 0
     methods = " ".join(row["method"] for row in results["peers"]["tables"][0]["rows"])
     assert all(word in methods for word in ("Memory Pair", "certified", "full retrain", "shards", "exact statistics"))
+
+
+def test_an_exact_model_is_measured_beside_others_after_deletions_and_in_order(
+    results: dict[str, report.Result],
+) -> None:
+    shuffled, deleted, ordered = (table["rows"] for table in results["quality"]["tables"])
+    assert [row["model"] for row in shuffled] == ["exact", "logistic regression", "anchored", "boosting"]
+    assert all(row["log loss"] < 0.69 and row["AUC"] > 0.9 for row in shuffled)
+    assert [row["same bytes"] for row in deleted] == [True] * 4
+    assert deleted[0]["largest move"] == 0.0 < deleted[-1]["largest move"]
+    assert [row["order"] for row in ordered] == ["file", "by number"]
+    assert all(0.0 < row[name] < row["base rate"] for row in ordered for name in ("exact", "refit", "river"))
 
 
 def test_scale_measures_kernel_and_pipeline(server_dsn: str) -> None:

@@ -113,10 +113,27 @@ def test_one_step_is_as_good_as_a_converged_logistic_regression() -> None:
     x, y = rows(20_000)
     reference = exact.refer(x[:5000], y[:5000])
     w = exact.solve(reference, exact.sums(reference, x, y))
-    X = reference.encoding.encode(x)[0] / UNIT
-    best = LogisticRegression(C=1 / exact.RIDGE, fit_intercept=False, tol=1e-8, max_iter=1000).fit(X, y)
-    losses = [np.logaddexp(0.0, (1.0 - 2.0 * y) * (X @ v)).mean() for v in (w[0], best.coef_[0])]
+    X = reference.encoding.encode(x)[0][:, 1:] / UNIT
+    best = LogisticRegression(C=1 / exact.RIDGE, tol=1e-8, max_iter=1000).fit(X, y)
+    served = np.log(p := exact.predict(reference, w, x)[:, 0]) - np.log(1.0 - p)
+    losses = [np.logaddexp(0.0, (1.0 - 2.0 * y) * z).mean() for z in (served, best.decision_function(X))]
     assert abs(losses[0] - losses[1]) < 0.002
+
+
+def test_a_rare_yes_is_foretold_as_often_as_it_comes() -> None:
+    x = np.random.default_rng(0).normal(size=(1000, 5))
+    y = (np.arange(1000) % 100 == 0).astype(float)
+    reference = exact.refer(x, y)
+    w = exact.solve(reference, exact.sums(reference, x, y))
+    assert exact.predict(reference, w, x).mean() == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_a_table_with_one_label_only_is_no_accident(y: float) -> None:
+    x = np.random.default_rng(0).normal(size=(1000, 5))
+    reference = exact.refer(x, np.full(1000, y))
+    w = exact.solve(reference, exact.sums(reference, x, np.full(1000, y)))
+    assert exact.predict(reference, w, x) == pytest.approx(y, abs=0.01)
 
 
 def test_squared_loss_is_ridge_regression() -> None:
@@ -124,8 +141,8 @@ def test_squared_loss_is_ridge_regression() -> None:
     y = x @ (1.0, -2.0, 0.5, 0.0) + 3.0
     reference = exact.refer(x, y, loss="squared")
     w = exact.solve(reference, exact.sums(reference, x, y))
-    X, target = reference.encoding.encode(x)[0] / UNIT, reference.encoding.encode_target(y) / UNIT
-    assert w[0] == pytest.approx(Ridge(alpha=exact.RIDGE, fit_intercept=False).fit(X, target).coef_, abs=1e-6)
+    X, target = reference.encoding.encode(x)[0][:, 1:] / UNIT, reference.encoding.encode_target(y) / UNIT
+    assert w[0, 1:] == pytest.approx(Ridge(alpha=exact.RIDGE).fit(X, target).coef_, abs=1e-5)
     assert np.abs(exact.predict(reference, w, x)[:, 0] - y).mean() < 0.1
 
 
