@@ -9,7 +9,7 @@ demo: $(VENV)/.base
 	@$(BIN)/mempair demo
 
 test: lint
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --cov --cov-report term
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
