@@ -16,13 +16,15 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from mempair_db.database import models
+from mempair_db.database import arrays, models
 from mempair_db.database.connect import connect
+from mempair_db.database.exact import refer, targets
 from mempair_db.ledger.record import Outcome
 from mempair_db.pair import state as states
+from mempair_db.pair.exact import sums
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import State
-from mempair_db.worker import batch
+from mempair_db.worker import batch, reference
 from mempair_db.worker.loop import Worker
 
 OWNER = "mempair_owner"
@@ -118,6 +120,23 @@ class World:
         numbers, targets = np.array([row[:2] for row in rows], float), np.array([row[3] for row in rows], float)
         fresh.apply(np.ones(len(rows), np.int16), numbers.reshape(-1, 2), targets, [[row[2]] for row in rows])
         return fresh.arrays
+
+    def check_exact(self) -> None:
+        """Raise AssertionError unless the bytes of model 1 are those that the rows of its table give, computed anew."""
+        with connect(self.dsn) as connection:
+            batch.prepare(connection)
+            model = models.lease(connection, 1)
+            assert model is not None
+            engine = model.exact
+            assert engine.reference is not None
+            assert engine.sums is not None
+            rows, _ = reference.usable(model, arrays.fetch(connection, model.statement("all_rows")))
+            left = reference.without(connection, model, [])
+        assert left.dropped == []
+        again = refer(engine.terms, left.x, targets(left.y, engine.reference.loss), left.c)
+        assert again.to_bytes() == engine.reference.to_bytes()
+        anew = sums(engine.reference, rows.x, targets(rows.y, engine.reference.loss), rows.c)
+        assert anew.to_bytes() == engine.sums.to_bytes()
 
     def check_ledger(self, name: str = "churn") -> None:
         """Raise AssertionError unless the ledger is whole and its sums are the state's."""

@@ -325,3 +325,7 @@ select mempair.adopt_schema(%(model)s::integer)
 
 -- forget_rejected --
 select mempair.forget_rejected(%(model)s::integer, %(keys)s::text[])
+
+-- all_rows --
+-- Every labelled row of the source at once; for small tables.
+select t.row_key, t.x, t.c, t.y from {rows} t where t.y is not null

@@ -92,8 +92,8 @@ def test_tables_can_be_read_and_written_exactly_as_listed(site: Any, kind: str) 
 
 # Beyond these, a role can execute nothing of ours.
 EXECUTES = {
-    "worker": r"mempair\.(find_model|pending|bucket|crc32|partitions|forget_rejected|find_1|to_double|digest|short_key|category"
-    r"|enqueue_source|schema_changes"
+    "worker": r"mempair\.(find_model|pending|bucket|crc32|partitions|forget_rejected|find_1|to_double|digest|short_key"
+    r"|category|enqueue_source|schema_changes"
     r"|adopt_schema|rotate_queue|erase_queue|expire_receipts"
     r"|mark_dropped_sources|key_1|x_1|c_1|y_1)",
     "reader": r"(mempair\.(pending|predict|try_predict|predict_proba|predict_all)|(public\.)?mempair_(try_)?predict)",

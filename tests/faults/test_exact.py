@@ -1,0 +1,163 @@
+"""An exact model under the same blows. Whatever happened, in the end its bytes are those of the rows that are there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from mempair_db.database.exact import Exact
+from mempair_db.pair.exact import Reference, Sums, nothing
+from tests.world import World
+
+from .conftest import STRIKER, Story, ended
+
+POINTS = [
+    "leased",
+    "read",
+    "stepped",
+    "queue emptied",
+    "receipts written",
+    "ledger written",
+    "state written",
+    "committed",
+]
+REFRESH_POINTS = ["retrain began", "reference chosen", "chunk replayed", "replayed", "state written", "committed"]
+EXACT = """
+select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'])
+"""
+
+
+@pytest.fixture
+def exact(world: World) -> Story:
+    world(
+        "create table shop (id integer primary key, age float8, plan text, spend numeric, note text, churned boolean)"
+    )
+    world(EXACT)
+    return Story(world.dsn, world.sql)
+
+
+def mixed_batch(story: Story) -> None:
+    """Inserts, deletions inside the reference rows, updates, a cancelled pair, NULLs, a new level."""
+    story.fill(3001, 3050)
+    story("delete from shop where id in (11, 12)")
+    story("update shop set age = age + 1 where id = 13", "update shop set plan = null where id = 14")
+    story.fill(4000, 4000)
+    story("delete from shop where id = 4000")
+    story("insert into shop values (5000, 'infinity', 'new', 1, 'n', true), (5001, null, null, null, null, false)")
+
+
+def check(story: Story) -> None:
+    assert story.pending() == 0
+    assert story.learned() == {
+        key for (key,) in story.sql.execute("select id::text from shop where churned is not null")
+    }
+    story.check_exact()
+    assert story.sql.execute("select * from mempair.verify_odometer('churn')").fetchall() == []
+
+
+def stored(story: Story) -> bytes:
+    return bytes(story.one("select sums from mempair.state"))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_worker_killed_in_a_batch_leaves_all_of_it_or_nothing(exact: Story, point: str) -> None:
+    exact.fill(1, 3000)
+    exact.work()
+    before = stored(exact)
+    mixed_batch(exact)
+    assert exact.start_worker(point).wait(timeout=120) == -signal.SIGKILL
+    if point != "committed":
+        assert stored(exact) == before
+    exact.work()
+    check(exact)
+
+
+@pytest.mark.parametrize("point", REFRESH_POINTS)
+def test_a_refresh_killed_half_way_leaves_the_old_model_serving(exact: Story, point: str) -> None:
+    exact.fill(1, 3000)
+    exact.work()
+    exact("select mempair.retrain('churn')", "delete from shop where id <= 5")
+    before = stored(exact)
+    assert exact.start_worker(point).wait(timeout=120) == -signal.SIGKILL
+    if point != "committed":
+        assert stored(exact) == before
+        assert exact.one("select ready from mempair.published")
+    exact.work()
+    assert exact.one("select count(*) from mempair.receipt where kind = 'retrained'") == 5
+    check(exact)
+
+
+def test_four_racing_workers_with_one_killed_end_in_the_same_bytes(exact: Story) -> None:
+    exact.fill(1, 2000)
+    workers = [exact.start_worker(forever=True) for _ in range(3)]
+    workers.append(exact.start_worker("ledger written", 3, forever=True))
+    try:
+        for i in range(60):
+            exact.fill(10_000 + 20 * i, 10_019 + 20 * i)
+            exact(f"delete from shop where id between {i * 30 + 1} and {i * 30 + 7}")
+            exact(f"update shop set spend = spend + 1 where id % 50 = {i % 50}")
+        deadline = time.monotonic() + 60
+        while exact.pending() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        for worker in workers:
+            with ended(worker):
+                worker.terminate()
+    exact.work()
+    check(exact)
+
+
+def test_a_server_that_crashes_in_the_middle_loses_nothing(exact: Story, superuser: Callable[[str], str]) -> None:
+    exact.fill(1, 3000)
+    exact.work()
+    mixed_batch(exact)
+    with ended(exact.start_worker(forever=True)), psycopg.connect(superuser(exact.dsn), autocommit=True) as admin:
+        for _ in range(20):
+            exact("update shop set spend = spend + 1 where id % 7 = 3")
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'mempair worker'"
+            )
+            time.sleep(0.05)
+    exact.work()
+    check(exact)
+
+
+def test_a_batch_that_comes_twice_is_applied_once(exact: Story) -> None:
+    """A worker that commits its state first and empties the queue later, killed between the two."""
+    exact.fill(1, 300)
+    exact.work()
+    exact.fill(301, 400)
+    exact("delete from shop where id <= 20")
+    died = subprocess.run([sys.executable, str(STRIKER), exact.dsn, "between", "1", "mutant"], check=False, timeout=120)
+    assert died.returncode == -signal.SIGKILL
+    exact.work()
+    check(exact)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        lambda part, reference: part + part,  # applied twice
+        lambda part, reference: nothing(1, reference.d),  # a deletion that only the ledger saw
+        lambda part, reference: replace(part, H=part.H - part.H % 2),  # a term that is not whole
+    ],
+)
+def test_these_tests_catch_a_worker_that_adds_anything_else(
+    exact: Story, monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Sums, Reference], Sums]
+) -> None:
+    exact.fill(1, 300)
+    exact.work()
+    check(exact)
+    honest = Exact.add
+    monkeypatch.setattr(Exact, "add", lambda engine, part: honest(engine, mutant(part, engine.reference)))
+    exact("delete from shop where id = 7")
+    exact.work()
+    with pytest.raises(AssertionError):
+        check(exact)
