@@ -1,5 +1,17 @@
 -- Small helpers that the other files share.
 
+-- CREATE OR REPLACE leaves a function to whoever made it first: somebody else's would go on being theirs to change.
+create or replace function mempair.refuse_foreign(signature regprocedure) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    owner oid := (select p.proowner from pg_proc p where p.oid = signature);
+begin
+    if owner <> (select n.nspowner from pg_namespace n where n.nspname = 'mempair') then
+        raise exception 'function % already exists and belongs to %', signature, owner::regrole
+            using errcode = 'MP003', hint = format('drop function %s;', signature);
+    end if;
+end $$;
+
 -- Where mempair.learned_keys keeps a key: one of 1024 buckets, so that one look-up reads a 1024th of the keys.
 create or replace function mempair.bucket(row_key text) returns integer
 language sql stable strict parallel safe

@@ -84,6 +84,9 @@ begin
     elsif class.relpersistence = 't' then
         raise exception '% is a temporary table, which the worker cannot see', source
             using errcode = 'MP003', hint = 'Use an ordinary table.';
+    elsif class.relpersistence = 'u' then
+        raise exception '% is an unlogged table, which a crash of the server empties without a trace', source
+            using errcode = 'MP003', hint = format('alter table %s set logged;', source);
     elsif class.relispartition then
         raise exception '% is a partition, and statements on the partitioned table would escape capture', source
             using errcode = 'MP003', hint = format('Create the model on %s.', (
@@ -95,14 +98,20 @@ begin
         raise exception '% is a system table', source
             using errcode = 'MP003', hint = 'Create the model on a table of your own.';
     end if;
-    -- Capture reads rows by position, so every partition must have the columns in the parent's order.
     for partition in
-        select p.relation from mempair.partitions(source) p
-        where mempair.column_names(p.relation) <> mempair.column_names(source)
+        select c.oid::regclass as relation, c.relkind, c.relpersistence
+        from mempair.partitions(source) p join pg_class c on c.oid = p.relation
+        where c.relkind = 'f' or c.relpersistence <> 'p'
     loop
-        raise exception 'partition % has its columns in another order than %', partition.relation, source
-            using errcode = 'MP003', hint = 'Recreate that partition with "create table ... partition of".';
+        raise exception 'partition % is %', partition.relation,
+            case when partition.relkind = 'f' then 'a foreign table, whose rows no trigger sees'
+                 else 'not logged: a crash of the server empties it without a trace' end
+            using errcode = 'MP003', hint = 'Detach it, or make it an ordinary table.';
     end loop;
+    if exists (select from pg_subscription_rel s join mempair.partitions(source) p on p.relation = s.srrelid) then
+        raise exception '% is filled by logical replication, which fires no statement triggers', source
+            using errcode = 'MP003', hint = 'Create the model in the database that publishes the table.';
+    end if;
 end $$;
 
 -- A table itself and, if it is partitioned, everything below it.
@@ -179,8 +188,16 @@ begin
               or (select count(distinct v) <> count(*) from jsonb_array_elements(declared.list) v) then
             raise exception 'the categories of % are not a list of different strings', quote_literal(declared.feature)
                 using errcode = 'MP001', hint = 'For example categories => ''{"plan": ["basic", "pro"]}''.';
+        elsif exists (select from jsonb_array_elements_text(declared.list) v where octet_length(v) > 200) then
+            raise exception 'a category of % has more than 200 bytes', quote_literal(declared.feature)
+                using errcode = 'MP001', hint = 'Longer texts are told apart by a digest, and cannot be declared.';
         end if;
     end loop;
+    if (select sum(jsonb_array_length(c.list)) from jsonb_each(model.categories) as c(feature, list)) > 10000 then
+        raise exception 'more than 10000 categories are declared'
+            using errcode = 'MP001',
+                  hint = 'Every category is a weight: declare the frequent ones, the others count as "other"; or leave out what is nearly a key.';
+    end if;
 end $$;
 
 -- Derive the loss from the target's type, and check that the positive value is one.

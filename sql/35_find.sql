@@ -32,7 +32,7 @@ begin
     -- The comparison of the key itself decides; the conditions only let the planner use an index.
     execute format(
         'create or replace function mempair.find_%1$s(keys text[]) returns table (row_key text, x float8[], c text[], y float8)
-         language sql stable security definer rows 1000 set search_path = pg_catalog, pg_temp set enable_hashjoin = off set enable_mergejoin = off
+         language sql stable security definer rows 1000 set search_path = pg_catalog, pg_temp set row_security = off set enable_hashjoin = off set enable_mergejoin = off
          begin atomic
              select e.row_key, e.x, e.c, e.y
              from (select u.key, case when %2$L::boolean then u.key::jsonb end as parts

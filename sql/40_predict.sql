@@ -174,6 +174,7 @@ begin
             execute format('drop function if exists %s(text, %s)', form.name, source);
             continue;
         end if;
+        perform mempair.refuse_foreign(to_regprocedure(format('%s(text, %s)', form.name, source)));
         execute format('create or replace function %s(model_name text, r %s) returns float8
             language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as %L',
             form.name, source, format('
@@ -222,8 +223,9 @@ end $$;
 
 -- Every row of the source, scored in one scan: the weights become literals of a query made for the occasion.
 -- The function runs as its owner, so it first makes sure that the caller may read the table.
+-- row_security off: a policy's functions would run with its owner's rights; where one applies to the owner, it is an error.
 create or replace function mempair.predict_all(model_name text) returns table (row_key text, prediction float8)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     -- current_user is the owner in here; SET ROLE shows in the setting.

@@ -204,8 +204,6 @@ begin
     for model in
         select m.* from mempair.model m join pg_class c on c.oid = m.source order by m.id
     loop
-        perform mempair.write_source_view(model);
-        perform mempair.write_find(model);
         perform mempair.rewrite_capture(model);
         perform mempair.write_predict(model.source);
     end loop;

@@ -132,7 +132,7 @@ begin
         'model', model.name,
         'model_id', model.id,
         'source', model.source::text,
-        'key', receipt.key,
+        'key', mempair.short_key(receipt.key),
         'key_is', coalesce(model.subject, array_to_string(model.key_columns, ', ')),
         'issued', mempair.utc(clock_timestamp()),
         'present_again', (select count(*) from mempair.learned n
@@ -146,11 +146,11 @@ begin
         'remains', mempair.receipt_remains())
     into document
     from mempair.receipt r
-    where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = receipt.key
+    where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = mempair.short_key(receipt.key)
     having count(*) > 0;
     if consume then
         delete from mempair.receipt r
-        where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = receipt.key;
+        where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = mempair.short_key(receipt.key);
     end if;
     return document;
 end $$;

@@ -71,6 +71,10 @@ begin
         return query select 'the table was dropped'::text, null::bigint, 'mempair.drop_model'::text;
         return;
     end if;
+    if row_security_active(model.source) then
+        raise exception 'policies of table % hide rows from %, who would take them for deleted', model.source, current_user
+            using errcode = 'MP003', hint = format('alter table %s no force row level security; or give the role BYPASSRLS.', model.source);
+    end if;
     if repair then  -- nobody writes between the comparison and what follows from it
         execute format('lock table %s in share row exclusive mode', model.source);
     end if;

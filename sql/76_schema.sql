@@ -70,6 +70,7 @@ begin
     end if;
     perform mempair.write_extractors(present);
     perform mempair.write_source_view(model);
+    perform mempair.write_find(present);
     perform mempair.write_capture(model);
     perform mempair.write_guard(model.id, model.source);
     if exists (select from mempair.wrong_triggers(model.id, model.source) w where w.problem = 'missing') then
@@ -92,13 +93,16 @@ create or replace function mempair.schema_difference(stored mempair.capture, pre
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select string_agg(d.reason, '; ')
     from (
+        select 'a column it reads was dropped' as reason
+        where coalesce(jsonb_array_length(nullif(present -> 'columns', 'null')), 0) < jsonb_array_length(stored.schema -> 'columns')
+        union all
         select distinct case
-            when n.value is null then 'a column it reads was dropped'
             when o.value -> 'expression' <> n.value -> 'expression' then 'the expression of a generated column was changed'
             when o.value -> 'labels' <> 'null' and not mempair.is_part_of(o.value -> 'labels', n.value -> 'labels')
-                then 'values of an enum were renamed' end as reason
+                then 'values of an enum were renamed' end
         from jsonb_array_elements(stored.schema -> 'columns') with ordinality as o(value, place)
-        left join jsonb_array_elements(present -> 'columns') with ordinality as n(value, place) on n.place = o.place
+        join jsonb_array_elements(nullif(present -> 'columns', 'null')) with ordinality as n(value, place) on n.place = o.place
+        where jsonb_array_length(nullif(present -> 'columns', 'null')) = jsonb_array_length(stored.schema -> 'columns')
         union all
         select reason
         from (values
@@ -154,7 +158,8 @@ begin
         begin
             execute format('lock table only %s in share row exclusive mode nowait', relation);
             perform mempair.attach_triggers(model.id, model.source);
-            if not row_security_active(relation) then
+            -- An older snapshot would not see rows that came before the lock.
+            if not row_security_active(relation) and current_setting('transaction_isolation') = 'read committed' then
                 execute format('select not exists (select from only %s)', relation) into is_empty;
                 if is_empty then
                     stored.partitions := stored.partitions || relation;

@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
 GENESIS: Final = bytes(32)
+LONGEST_KEY: Final = 1_000  # bytes; mempair.short_key
 UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _FRONT = struct.Struct(">iqiqiq")  # model_id, seq, at, each with its length
@@ -102,6 +103,12 @@ def chain(prev: bytes, body: bytes) -> bytes:
 def make_tag(salt: bytes, key: str) -> bytes:
     """Return the tag that this salt opens."""
     return hmac.digest(salt, key.encode(), "sha256")
+
+
+def short_key(key: str) -> str:
+    """Return a key value as the database stores it: a digest if it is longer than 1,000 bytes."""
+    text = key.encode()
+    return key if len(text) <= LONGEST_KEY else f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
 def new_tag(key: str) -> tuple[bytes, bytes]:

@@ -20,7 +20,7 @@ import psycopg
 from mempair_db import __version__, errors
 from mempair_db.database.queries import query
 from mempair_db.ledger import merkle, notes, verify
-from mempair_db.ledger.entry import Entry, make_tag
+from mempair_db.ledger.entry import Entry, make_tag, short_key
 from mempair_db.ledger.keys import PublicKey, SigningKey
 from mempair_db.ledger.notes import Checkpoint
 
@@ -96,7 +96,7 @@ def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None)
         raise errors.VerificationFailed(f"The checkpoint is of another ledger: {checkpoint.origin}.")
     good = ["the signature is by a key you trust, and nothing was changed since"]
     if key_value is not None:
-        if key_value != document["key"]:
+        if short_key(key_value) != document["key"]:
             raise errors.VerificationFailed("The receipt is for another key value than yours.")
         good.append("it is for your key value")
     for deletion in document["deletions"]:

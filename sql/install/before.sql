@@ -6,6 +6,7 @@ select pg_catalog.pg_advisory_xact_lock(7882827052219986527);
 
 do $$
 declare
+    object record;
     schema_owner text := (select n.nspowner::regrole from pg_catalog.pg_namespace n where n.nspname = 'mempair');
 begin
     -- Objects of somebody else in our schema could change what our functions do.
@@ -13,6 +14,23 @@ begin
         raise exception 'schema mempair already exists and belongs to %', schema_owner
             using errcode = 'MP003', hint = 'Install as that role, or drop the schema.';
     end if;
+    -- CREATE OR REPLACE leaves a function to whoever made it first: somebody else's would go on being theirs to change.
+    for object in
+        select pg_catalog.format('%s %s', o.kind, o.name) as name, o.owner::pg_catalog.regrole as owner
+        from (
+            select 'function' as kind, p.oid::pg_catalog.regprocedure::text as name, p.proowner as owner
+            from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+            where n.nspname = 'mempair' or (n.nspname = 'public' and p.proname in ('mempair_predict', 'mempair_try_predict'))
+            union all
+            select 'relation', c.oid::pg_catalog.regclass::text, c.relowner
+            from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = 'mempair' and c.relkind not in ('i', 'I', 't')
+        ) as o
+        where o.owner <> current_user::pg_catalog.regrole
+    loop
+        raise exception '% already exists and belongs to %', object.name, object.owner
+            using errcode = 'MP003', hint = pg_catalog.format('drop %s;', object.name);
+    end loop;
     if schema_owner is null then
         create schema mempair;
         comment on schema mempair is 'mempair_db: tables that learn on INSERT and provably forget on DELETE';

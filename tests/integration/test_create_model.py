@@ -128,6 +128,15 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("MP003", {"source": "child"}, "inheritance", "partitioning"),
     ("MP003", {"source": "parent"}, "inheritance", "partitioning"),
     ("MP003", {"source": "parts_1"}, "is a partition", "public.parts"),
+    ("MP003", {"source": "fleeting"}, "unlogged", "set logged"),
+    ("MP003", {"source": "half_logged"}, "partition public.half_logged_1 is not logged", "ordinary"),
+    ("MP001", {"features": ["plan"], "categories": json.dumps({"plan": ["x" * 201]})}, "200 bytes", "digest"),
+    (
+        "MP001",
+        {"features": ["plan"], "categories": json.dumps({"plan": [str(i) for i in range(10_001)]})},
+        "more than 10000 categories",
+        "frequent",
+    ),
     ("MP003", {"source": "mempair.model"}, "system table", "your own"),
     ("MP003", {"source": "pg_catalog.pg_class"}, "system table", "your own"),
     ("MP004", {"features": ["blob"], "source": "kinds"}, "'blob' has type bytea", "generated column"),
@@ -157,9 +166,9 @@ create table parent (like customers including all);
 create table child (primary key (id)) inherits (parent);
 create table parts (like customers including all) partition by range (id);
 create table parts_1 partition of parts for values from (0) to (100);
-create table odd_parts (id bigint primary key, age integer, churned boolean) partition by range (id);
-create table odd_parts_1 (churned boolean, age integer, id bigint primary key);
-alter table odd_parts attach partition odd_parts_1 for values from (0) to (100);
+create unlogged table fleeting (like customers including all);
+create table half_logged (like customers including all) partition by range (id);
+create unlogged table half_logged_1 partition of half_logged for values from (0) to (100);
 create table kinds (id bigint primary key, blob bytea, price money, list integer[], day date, churned boolean,
                     ratio float8 not null unique);
 """
