@@ -17,7 +17,7 @@ sql_app = group("sql", "Print SQL for a database administrator.")
 @app.command()
 def demo(dsn: Dsn = None) -> None:
     """Show the main job on the embedded server: learn, predict, forget, prove."""
-    from mempair_db.demo import run  # noqa: PLC0415 - numba takes a moment to import
+    from mempair_db.demo.story import run  # noqa: PLC0415 - numba takes a moment to import
 
     run(dsn, out)
 

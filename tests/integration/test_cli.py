@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -123,30 +122,6 @@ def test_sql_install_prints_a_script(mempair: Run) -> None:
     code, out, _ = mempair("sql", "install")
     assert code == 0
     assert "create table mempair.model" in out
-
-
-def test_the_demo_tells_its_story_on_the_embedded_server(server_home: Path) -> None:
-    environment = os.environ | {"MEMPAIR_HOME": str(server_home), "COLUMNS": "120"}
-    done = subprocess.run(
-        [sys.executable, "-m", "mempair_db", "demo"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for part in ("mempair_predict", "unlearned", '"salt"', "psql"):
-        assert part in done.stdout
-    again = subprocess.run(
-        [sys.executable, "-m", "mempair_db", "demo"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert again.returncode == 0, again.stderr
 
 
 def test_a_worker_process_ends_in_good_order_on_sigterm(customers: str) -> None:
