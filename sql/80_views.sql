@@ -25,7 +25,8 @@ select m.name as model,
        m.retrain_requested,
        m.failure,
        p.ready as predicts,
-       s.refreshed_at as last_refresh
+       s.refreshed_at as last_refresh,
+       s.unpurged_since as oldest_unpurged
 from mempair.model m
 join mempair.state s on s.model_id = m.id
 join mempair.published p on p.model_id = m.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
@@ -15,6 +15,8 @@ from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.ledger.append import Ledger
 from mempair_db.ledger.entry import new_tag
+
+MANY: Final = 1_000  # applied rows whose dead versions would slow every later look at the queue: purge them too
 
 
 @dataclass
@@ -95,5 +97,7 @@ class Record:
         point("ledger written")
         self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
         models.save(connection, self.model)
+        if self.outcome.unlearned or self.outcome.cancelled or self.outcome.retrained or self.outcome.learned >= MANY:
+            connection.execute(query("mark_unpurged"), {"model": self.model.id})
         point("state written")
         self.outcome.figures = self.model.engine.figures()

@@ -23,7 +23,7 @@ from mempair_db.errors import MempairError
 from mempair_db.ledger.record import Outcome
 from mempair_db.worker import batch
 from mempair_db.worker.metrics import Metrics
-from mempair_db.worker.purge import purge
+from mempair_db.worker.purge import PURGE_AFTER, Purges, compact
 from mempair_db.worker.retrain import retrain
 
 log = logging.getLogger("mempair.worker")
@@ -35,11 +35,12 @@ LONGEST_REST: Final = 300.0  # of a failed model
 HEARTBEAT: Final = 10.0
 EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
-SCHEMA: Final = 2.0  # seconds between looks for tables whose definition changed
+SCHEMA: Final = 10.0  # seconds between looks for tables whose definition changed
 BACKLOG = 1_000_000  # waiting changes
 LEARNED_ROW = 3_000_000  # what reading one again costs, in squares of waiting changes
 BACKLOG_BYTES = 50 << 20  # a queue that is smaller has no such backlog, and is not counted
-MANY: Final = 1_000  # applied rows whose dead versions would slow every later look at the queue: purge them too
+COMPACT: Final = 60.0  # seconds between joining the keys of many small batches
+SELDOM: Final = 2.0  # longest pause between looks at a queue whose rows wait for more of them
 
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
 PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled)
@@ -60,6 +61,8 @@ class Turn(NamedTuple):
     unlearner: str
     learned: int
     waiting: int
+    queued: bool = True  # whether the queue has pages at all
+    unpurged: float | None = None  # age of the oldest erased payload in them, in seconds
 
     @property
     def why_retrain(self) -> str | None:
@@ -85,6 +88,7 @@ class Worker:
         *,
         model_id: int | None = None,
         idle: float = IDLE,
+        purge_after: float = PURGE_AFTER,
         report: Callable[[int, Outcome], None] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -99,7 +103,8 @@ class Worker:
         self.metrics = metrics
         self.id = uuid.uuid4()
         self._stop = threading.Event()
-        self._unpurged: set[int] = set()
+        self._purges = Purges(purge_after)
+        self._looks: dict[int, tuple[float, float]] = {}  # queues that only wait: when to look again, and the pause
         self._rests: dict[int, tuple[float, float]] = {}  # failed models: until when, and how long the pause was
         self._done: dict[str, float] = {}
 
@@ -189,15 +194,29 @@ class Worker:
             connection.execute(query("request_retrain"), {"model": turn.id, "why": why})
         if turn.retrain_requested or why:
             outcome = retrain(connection, turn.id, dsn=self.dsn, give_up=self._stop.is_set)
-        else:
+        elif turn.queued and self._may_look(turn):
             outcome = batch.apply_batch(connection, turn.id)
-        if outcome.unlearned or outcome.cancelled or outcome.notes or outcome.learned >= MANY:
-            self._unpurged.add(turn.id)
-        elif not outcome.worked and turn.id in self._unpurged and purge(connection, turn.id):
-            self._unpurged.discard(turn.id)
+            self._looked(turn, outcome)
+        else:
+            outcome = Outcome()
+        self._purges.step(connection, turn.id, turn.unpurged, idle=not outcome.worked)
+        if not outcome.worked and self._due(f"compact {turn.id}", COMPACT) and turn.learned:
+            compact(connection, turn.id)
         if turn.failure is not None and not outcome.worked:
             connection.execute(query("save_failure"), {"model": turn.id, "failure": None})
         return outcome
+
+    def _may_look(self, turn: Turn) -> bool:
+        return time.monotonic() >= self._looks.get(turn.id, (0.0, 0.0))[0]
+
+    def _looked(self, turn: Turn, outcome: Outcome) -> None:
+        """Look less and less often at a queue whose rows only wait: every look locks the model, which is a write."""
+        if outcome.worked or turn.unpurged is not None or turn.phase != "calibrating":
+            self._looks.pop(turn.id, None)
+        else:
+            _, pause = self._looks.get(turn.id, (0.0, self.idle / 2))
+            pause = min(SELDOM, 2 * pause)
+            self._looks[turn.id] = (time.monotonic() + pause, pause)
 
     def _tell(self, turn: Turn, outcome: Outcome, seconds: float) -> None:
         facts = {

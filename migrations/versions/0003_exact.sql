@@ -81,8 +81,11 @@ alter table mempair.state
     add column rows_refreshed bigint,
     add column reference_rows integer,
     add column refreshed_at timestamptz,
+    add column unlearned_at timestamptz,
+    add column unpurged_since timestamptz,
     alter column sums set storage external;
 comment on column mempair.state.sums is 'Exact pair: int64, little-endian: n, outside, unknown, sum of y squared, g, upper triangle of H.';
+comment on column mempair.state.unpurged_since is 'Since when an erased payload lies in the pages of the queue''s tables.';
 comment on column mempair.state.rows_refreshed is 'Exact pair: how many rows there were when the constants were chosen.';
 comment on column mempair.state.reference_rows is 'Exact pair: from how many rows the constants were chosen.';
 

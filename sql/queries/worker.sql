@@ -2,11 +2,15 @@
 -- {key}, {x}, {c}, {y} its extractors.
 
 -- models --
--- Every model that is not paused and whose table is there, in the order of its number. What waits is counted only where it may be much.
+-- Every model that is not paused and whose table is there, in the order of its number. What waits is counted only where it may be much; a
+-- queue that was erased and not written to since has no pages, and needs no look.
 select m.id, m.name, m.phase, m.retrain_requested, m.failure, m.reason, m.on_exhausted, m.unlearner, s.rows_learned,
        case when pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
                + pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
-            then (select p.changes from mempair.pending(m.id) p) else 0 end as waiting
+            then (select p.changes from mempair.pending(m.id) p) else 0 end as waiting,
+       pg_catalog.pg_relation_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
+           + pg_catalog.pg_relation_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > 0 as queued,
+       extract(epoch from clock_timestamp() - s.unpurged_since)::float8 as unpurged
 from mempair.model m
 join mempair.state s on s.model_id = m.id
 join pg_catalog.pg_class c on c.oid = m.source
@@ -210,10 +214,11 @@ delete from {b}
 select mempair.enqueue_source(%(model)s)
 
 -- erase_queue --
-select mempair.erase_queue(%(model)s::integer)
+-- Whether the table that capture does not write to was erased, and which that is.
+select mempair.erase_queue(q.model_id), 1 - q.active from mempair.queue q where q.model_id = %(model)s
 
 -- rotate_queue --
-select mempair.rotate_queue(%(model)s::integer)
+select mempair.rotate_queue(%(model)s::integer), clock_timestamp()
 
 -- expire_receipts --
 select mempair.expire_receipts()
@@ -326,6 +331,5 @@ select mempair.adopt_schema(%(model)s::integer)
 -- forget_rejected --
 select mempair.forget_rejected(%(model)s::integer, %(keys)s::text[])
 
--- all_rows --
--- Every labelled row of the source at once; for small tables.
-select t.row_key, t.x, t.c, t.y from {rows} t where t.y is not null
+-- pending --
+select p.changes, p.deletions from mempair.pending(%(model)s::integer) p

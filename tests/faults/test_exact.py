@@ -146,7 +146,7 @@ def test_a_batch_that_comes_twice_is_applied_once(exact: Story) -> None:
     [
         lambda part, reference: part + part,  # applied twice
         lambda part, reference: nothing(1, reference.d),  # a deletion that only the ledger saw
-        lambda part, reference: replace(part, H=part.H - part.H % 2),  # a term that is not whole
+        lambda part, reference: replace(part, g=part.g + 1),  # off by the last bit
     ],
 )
 def test_these_tests_catch_a_worker_that_adds_anything_else(
