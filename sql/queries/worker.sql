@@ -333,3 +333,26 @@ select mempair.forget_rejected(%(model)s::integer, %(keys)s::text[])
 
 -- pending --
 select p.changes, p.deletions from mempair.pending(%(model)s::integer) p
+
+-- purged --
+-- Whatever was unlearned since the tables were swapped is still in their pages.
+update mempair.state set unpurged_since = case when unlearned_at > %(started)s then %(started)s end where model_id = %(model)s
+
+-- mark_unpurged --
+update mempair.state set unpurged_since = coalesce(unpurged_since, clock_timestamp()), unlearned_at = clock_timestamp()
+where model_id = %(model)s
+
+-- compact_learned --
+-- Keys of many small batches: one row per bucket again.
+with crowded as (
+    select l.bucket from mempair.learned_keys l where l.model_id = %(model)s group by l.bucket having count(*) > 16 limit 256
+), touched as (
+    delete from mempair.learned_keys l using crowded c where l.model_id = %(model)s and l.bucket = c.bucket
+    returning l.bucket, l.keys, l.prints, l.ticks
+)
+insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
+select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key),
+       case when pg_catalog.bool_and(t.prints is not null) then pg_catalog.array_agg(u.fingerprint) end,
+       case when pg_catalog.bool_and(t.ticks is not null) then pg_catalog.array_agg(u.tick) end
+from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
+group by t.bucket, t.prints is null, t.ticks is null
