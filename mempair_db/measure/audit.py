@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from mempair_db import __version__
-from mempair_db.measure import capacity, distinguish, leave_one_out, regret, replay, worlds
+from mempair_db.measure import capacity, carried, distinguish, leave_one_out, regret, replay, worlds
 from mempair_db.measure.claims import FAILS, FROM_THE_LEDGER, HOLDS, OPEN, SKIPPED, Claim
 from mempair_db.measure.worlds import Worlds
 from mempair_db.offline import stream
@@ -37,10 +37,11 @@ class Effort:
     leave_out: int = 40
     samples: int = 60_000
     draws: int = 5
+    lives: int = carried.LIVES
     seed: int = 0
 
 
-QUICK: Final = Effort(leave_out=10, samples=4_000, draws=2)
+QUICK: Final = Effort(leave_out=10, samples=4_000, draws=2, lives=100)
 
 
 @dataclass
@@ -155,6 +156,25 @@ def _replay(name: str, says: str, model: Offline, result: Audit, _effort: Effort
     return Claim(name, says, verdict, f"{found.anchor_distance:.4g}", f"{found.anchor_bound:.4g}", note)
 
 
+def _noise(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
+    if int(model.row["changes_waiting"]) or model.learned_rows != model.surviving_rows:
+        return Claim(name, says, OPEN, note="changes wait or rows are missing: run the worker, then reconcile")
+    found = carried.measure(model, lives=effort.lives, bars=bars)
+    if found is None:
+        return Claim(name, says, SKIPPED, note="no deletion by noise in this epoch")
+    result.figures["noise"] = asdict(found)
+    return Claim(
+        name,
+        says,
+        HOLDS if found.holds else FAILS,
+        measured=f"variance {found.ratio:.3g} of what was charged for, "
+        + ("on its grid" if found.on_grid else "NOT on its grid"),
+        limit=f"1; less has p = {found.too_little:.2g}, more {found.too_much:.2g}",
+        note=f"{found.deletions} deletions, {found.d} dimensions; half the noise would be seen by its size alone "
+        f"with probability {found.power:.2f}",
+    )
+
+
 def _stability(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
     ticks = leave_one_out.candidates(model, effort.leave_out, seed=effort.seed, bars=bars)
     found = leave_one_out.leave_out(model, ticks, bars=bars)
@@ -243,6 +263,7 @@ Check = Callable[[str, str, Offline, Audit, Effort, Bars], Claim]
 
 _ON_ROWS: Final[tuple[tuple[str, str, Check], ...]] = (
     ("replay", "The live model is the replay of its rows, up to what deletions may have moved it.", _replay),
+    ("noise", "The stored state carries the noise that its deletions were charged for: no less and no more.", _noise),
     ("stability", "A deletion, before its noise, ends no further from the true replay than proved.", _stability),
     ("indistinguishable", "Nobody can tell the model after a deletion from the replay, beyond ε.", _indistinguishable),
     ("regret", "The served models lost at most the live bound more than the best fixed model.", _regret),

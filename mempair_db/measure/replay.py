@@ -135,7 +135,7 @@ def distance_bounds(model: Offline, live: CertifiedPair, *, after: int = 0) -> t
     if live.epoch is None:
         raise InvalidParameter("the model has no epoch.")
     k, unlearner = live.epoch.constants, live.parameters.unlearner
-    spent = _deletions(model, after)
+    spent = deletions(model, after)
     if not spent:
         return 0.0, 0.0
     scale = [(clock + k.t0) / (model.clock + k.t0) for clock, _ in spent]
@@ -262,7 +262,7 @@ def _texts(rows: Rows) -> list[Any]:
     return [rows.c[i] for i in np.flatnonzero(rows.there).tolist()]
 
 
-def _deletions(model: Offline, after: int) -> list[tuple[int, int]]:
+def deletions(model: Offline, after: int = 0) -> list[tuple[int, int]]:
     """Return (clock, ρ) of the current epoch's deletions by noise, beyond entry `after` of the ledger."""
     entries = zip(*(model.ledger[name].to_pylist() for name in ("seq", "kind", "epoch", "clock", "rho")), strict=True)
     now = model.row["epoch"]

@@ -34,3 +34,16 @@ def test_rates_that_prove_nothing_give_zero() -> None:
 def test_a_perfect_test_gives_a_large_and_finite_distance() -> None:
     assert math.isfinite(intervals.gaussian_mu(1.0, 0.0))
     assert intervals.gaussian_mu(1.0, 0.0) > 10
+
+
+@pytest.mark.parametrize(("d1", "d2"), [(1, 5), (6, 94), (60, 340), (300, 700)])
+@pytest.mark.parametrize("q", [1e-4, 0.2, 0.9, 1.0, 1.3, 4.0])
+@pytest.mark.parametrize("noncentral", [0.0, 0.05, 3.0])
+def test_the_law_of_f_is_that_of_another_library(d1: int, d2: int, q: float, noncentral: float) -> None:
+    expected = stats.ncf.cdf(q, d1, d2, noncentral) if noncentral else stats.f.cdf(q, d1, d2)
+    assert intervals.f_cdf(q, d1, d2, noncentral) == pytest.approx(expected, rel=1e-8, abs=1e-14)
+
+
+@pytest.mark.parametrize("p", [1e-4, 0.5, 0.999])
+def test_the_quantile_of_f_is_that_of_another_library(p: float) -> None:
+    assert intervals.f_quantile(p, 6, 94) == pytest.approx(stats.f.ppf(p, 6, 94), rel=1e-6)
