@@ -1,6 +1,7 @@
 """`mempair bench core`: time per insert and per delete, beside river and scikit-learn, and memory over many events.
 
-All learn the same rows with logistic loss, in the same process, in turns. What is timed:
+The exact pair is in `exact_core`; what follows is about the certified one. All learn the same rows with logistic loss,
+in the same process, in turns. What is timed:
 
     insert          the kernel over a whole array of encoded rows, window of τ = 10 pairs full
     learn_one       `CertifiedPair.learn_one`: checks, encoding and kernel, one raw row a call
@@ -26,6 +27,7 @@ from ..pair import events
 from ..pair.calibration import Parameters, constants_for
 from ..pair.model import CertifiedPair
 from ..pair.state import copy, empty
+from . import exact_core
 from .report import Contestant, Result, extra, goal, machine, render, side_by_side, timed
 
 __all__ = ["render", "run"]
@@ -45,6 +47,7 @@ def run(*, quick: bool = False) -> Result:
     at = machine()  # before our own load
     repeats = 2 if quick else 15
     times = [_times(d, repeats, quick=quick) for d in DIMENSIONS]
+    exact = [_exact(d, repeats, quick=quick) for d in DIMENSIONS]
     return {
         "bench": "core",
         "quick": quick,
@@ -52,6 +55,7 @@ def run(*, quick: bool = False) -> Result:
         "tables": [
             {"title": f"Microseconds per row, medians of {repeats} rounds", "rows": times},
             {"title": "Memory of a model, d = 10", "rows": _memory((1_000, 5_000) if quick else (10_000, 1_000_000))},
+            {"title": f"The exact pair: microseconds per row, medians of {repeats} rounds", "rows": exact},
         ],
         "goals": [
             *(
@@ -62,6 +66,7 @@ def run(*, quick: bool = False) -> Result:
                 goal(f"insert within 5 × of sklearn array, d = {row['d']}", row["insert/array"], most=SKLEARN_GOAL)
                 for row in times
             ),
+            *exact_core.goals(exact),
         ],
         "notes": [],
     }
@@ -92,6 +97,14 @@ def _times(d: int, repeats: int, *, quick: bool) -> dict[str, Any]:
         "river/insert": seconds["river"] / seconds["insert"],
         "insert/array": seconds["insert"] / seconds["sklearn array"],
     }
+
+
+def _exact(d: int, repeats: int, *, quick: bool) -> dict[str, Any]:
+    size = 300 if quick else max(4_096, 400_000 // d)
+    peers = _sklearn(d, size, 1) | _river(d, 20 if quick else max(50, 10_000 // d))
+    return exact_core.times(
+        rows(size, d), {name: peers[name] for name in ("sklearn array", "river")}, repeats, quick=quick
+    )
 
 
 def _each(calls: int, act: Callable[[int], object]) -> Contestant:

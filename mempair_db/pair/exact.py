@@ -49,7 +49,7 @@ SMALLEST: Final = 2**11
 CACHED: Final = 2**16  # numbers of a block that stay near the processor
 PANEL: Final = 128  # rows of H at a time
 HUBER_UNIT: Final = 2**8
-LARGEST_CLIP: Final = 8.0  # deviations
+LARGEST_CLIP: Final = 8.0  # deviations; more counts as this, so that no sum of huber's terms can overflow
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
 MOST_ROWS: Final = 2**28  # n·2^34 stays below 2^62
 REFERENCE_ROWS: Final = 10_000
@@ -322,11 +322,10 @@ def refer(
     A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares with weights from
     the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
     """
-    if clip > LARGEST_CLIP:
-        raise InvalidParameter(f"clip is {clip}.", remedy=f"Give at most {LARGEST_CLIP:g}, or use loss 'squared'.")
     encoding = fit(x, c, y, regression=loss != "logistic", curves=curves, declared=declared)
     zero = np.zeros((classes, encoding.d), np.int64)
-    start = Reference(encoding, loss, zero, FINE, clip=int(np.floor(clip * UNIT + 0.5)) if loss == "huber" else 0)
+    cut = int(np.floor(min(clip, LARGEST_CLIP) * UNIT + 0.5)) if loss == "huber" else 0
+    start = Reference(encoding, loss, zero, FINE, clip=cut)
     encoded = list(_encoded(start, x, y, c))
     at_zero = _total(start, encoded)
     start = replace(start, outside=at_zero.outside * 10**6 // len(x), unknown=at_zero.unknown * 10**6 // len(x))

@@ -63,10 +63,13 @@ class Shape:
 
     def row(self, x: Any, c: Sequence[Any], y: float) -> Row:
         """Bring one row into the form that is kept, or say what is wrong with it."""
+        numbers: Any = x
         if isinstance(x, Mapping):
             numbers, c = self._of_dict(x)
-        else:
-            numbers = x.tolist() if isinstance(x, np.ndarray) else list(x)
+        elif not isinstance(x, np.ndarray):
+            numbers = list(x)
+        elif x.dtype != np.float64 or x.ndim != 1:
+            numbers = x.tolist()
         if len(numbers) != self.numbers or len(c) != self.texts:
             raise InvalidRow(
                 f"it has {len(numbers)} numbers and {len(c)} texts.", remedy=f"Give {self.numbers} and {self.texts}."
@@ -74,7 +77,7 @@ class Shape:
         for text in c:
             if type(text) is not str and (text is not None or not self.allow_missing):
                 raise _unusable(text, "text")
-        if not _NUMBERS.issuperset(map(type, numbers)):
+        if isinstance(numbers, list) and not _NUMBERS.issuperset(map(type, numbers)):
             numbers = [_number(value) for value in numbers]
         return self._pack(numbers), tuple(c), y
 
@@ -139,14 +142,14 @@ class Shape:
         get = x.get
         return [get(name, math.nan) for name in self.names[0]], [get(name) for name in self.names[1]]
 
-    def _pack(self, numbers: list[Any]) -> bytes:
+    def _pack(self, numbers: Any) -> bytes:
         try:
-            some_missing = math.isnan(sum(numbers))
-            packed = np.array(numbers, float)
+            packed: Vector = np.array(numbers, float)
         except OverflowError as error:
             raise InvalidRow("a whole number is larger than any float.") from error
         packed += 0.0  # −0.0 becomes 0.0
-        if some_missing:  # or an infinite number and its negative
+        some_missing = math.isnan(packed.dot(packed)) if len(packed) else False
+        if some_missing:
             missing = np.isnan(packed)
             if missing.any() and not self.allow_missing:
                 raise _unusable(None, "number")

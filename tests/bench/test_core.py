@@ -42,7 +42,8 @@ def test_every_dimension_has_a_figure_for_every_contestant(result: report.Result
 
 
 def test_the_goals_are_stated_with_what_was_measured(result: report.Result) -> None:
-    assert [(goal["least"], goal["most"]) for goal in result["goals"]] == [(10.0, None)] * 3 + [(None, 5.0)] * 3
+    most = [5.0] * 3 + [1.5, 1.5, 2.0, 1.0] + [1.0] * 3
+    assert [(goal["least"], goal["most"]) for goal in result["goals"]] == [(10.0, None)] * 3 + [(None, x) for x in most]
     for goal in result["goals"]:
         enough = goal["measured"] >= goal["least"] if goal["least"] else goal["measured"] <= goal["most"]
         assert goal["met"] is enough
@@ -52,6 +53,15 @@ def test_the_state_is_as_large_after_many_events_as_after_few(result: report.Res
     few, many = result["tables"][1]["rows"]
     assert many["events"] > few["events"]
     assert many["bytes of state"] == few["bytes of state"]
+
+
+def test_the_exact_pair_is_measured_beside_its_peers(result: report.Result) -> None:
+    rows = result["tables"][2]["rows"]
+    assert [row["d"] for row in rows] == [10, 100, 784]
+    for row in rows:
+        assert all(math.isfinite(value) and value > 0 for value in row.values())
+        assert row["learn/array"] == pytest.approx(row["learn"] / row["sklearn array"])
+        assert row["learn/product"] == pytest.approx(row["learn"] / row["X.T @ X"])
 
 
 def test_it_says_where_the_figures_come_from(result: report.Result) -> None:
