@@ -73,10 +73,12 @@ def commands() -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("command", sorted(commands()), ids=" ".join)
 def test_every_command_it_names_exists(command: tuple[str, ...]) -> None:
-    group = get_command(app)
+    names: Any = get_command(app)
     for name in command:
-        assert name in group.commands, f"README.md names `mempair {' '.join(command)}`"  # type: ignore[attr-defined]
-        group = group.commands[name]  # type: ignore[attr-defined]
+        if not hasattr(names, "commands"):
+            break  # what follows a command is its argument
+        assert name in names.commands, f"README.md names `mempair {' '.join(command)}`"
+        names = names.commands[name]
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
