@@ -163,7 +163,7 @@ begin
                 using errcode = 'MP001', hint = 'Name every feature once.';
         elsif described.use is null then
             raise exception 'feature % has type %, which cannot be a feature', quote_literal(column_name), described.base
-                using errcode = 'MP004', hint = 'Numbers, booleans, dates, times, text and enums can; add a generated column of such a type.';
+                using errcode = 'MP004', hint = 'Numbers, booleans, dates, times, text and enums can; add a generated column of such a type, stored.';
         elsif described.use = 'text' then
             model.text_features := model.text_features || column_name;
         else

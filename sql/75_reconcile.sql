@@ -132,7 +132,9 @@ begin
             ('rows that were learned twice: their deletion between was never captured', learned_twice, 'served by an exact retrain'),
             ('triggers missing or disabled', triggers, 'put right')
         ) as f(finding, rows, remedy)
-        where f.rows > 0;
+        where f.rows > 0
+        union all
+        select p.problem, null, p.remedy from mempair.lasting_problems(mempair.schema_of(model)) p;
 end $$;
 
 -- Enqueue the rows in some blocks of a table (not of its partitions), except those that are learned or wait for it. FOR

@@ -40,6 +40,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                   = (select array_agg(k order by k) from unnest(mempair.extractor_columns('key', model.id)) k)),
         'logged', (select c.relpersistence = 'p' from pg_class c where c.oid = model.source),
         'whole', (select not c.relispartition from pg_class c where c.oid = model.source),
+        'childless', not exists (select from pg_inherits i join pg_class c on c.oid = i.inhparent
+                                 where i.inhparent = model.source and c.relkind = 'r'),
         'subscribed', exists (select from pg_subscription_rel s where s.srrelid in (select p.relation from mempair.partitions(model.source) p)))
 $$;
 
@@ -88,6 +90,22 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
                   from jsonb_array_elements(many) with ordinality as m(label, place) where few @> jsonb_build_array(m.label))
 $$;
 
+-- What no retrain mends: it shows until the table is again as it was.
+create or replace function mempair.lasting_problems(schema jsonb)
+returns table (flag text, bad boolean, problem text, remedy text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select p.*
+    from (values
+        ('unique', false, 'no unique index guards its key any more', 'add the primary key again'),
+        ('logged', false, 'the table is unlogged: a crash of the server empties it', 'alter table ... set logged'),
+        ('whole', false, 'the table is a partition: statements on the table above it escape capture', 'a model on the table above'),
+        ('childless', false, 'tables inherit from it: statements on them escape capture', 'declarative partitions, or no INHERITS'),
+        ('subscribed', true, 'the table is filled by logical replication, which fires no statement triggers',
+         'a model in the database that publishes it')
+    ) as p(flag, bad, problem, remedy)
+    where (schema -> p.flag)::boolean = p.bad
+$$;
+
 -- What is different from when the model's capture was written; NULL if nothing is.
 create or replace function mempair.schema_difference(stored mempair.capture, present jsonb, partitions regclass[]) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -104,16 +122,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         join jsonb_array_elements(nullif(present -> 'columns', 'null')) with ordinality as n(value, place) on n.place = o.place
         where jsonb_array_length(nullif(present -> 'columns', 'null')) = jsonb_array_length(stored.schema -> 'columns')
         union all
-        select reason
-        from (values
-            ('unique', 'no unique index guards its key any more'),
-            ('logged', 'the table became unlogged: a crash of the server empties it'),
-            ('whole', 'the table became a partition: statements on the table above it escape capture')
-        ) as flag(name, reason)
-        where (stored.schema -> name)::boolean and not (present -> name)::boolean
-        union all
-        select 'the table is filled by logical replication, which fires no statement triggers'
-        where (present -> 'subscribed')::boolean and not (stored.schema -> 'subscribed')::boolean
+        select p.problem from mempair.lasting_problems(present) p where (stored.schema -> p.flag)::boolean is distinct from p.bad
         union all
         select format('%s partitions were dropped or detached', count(*)) from unnest(stored.partitions) p
         where p <> all (partitions) having count(*) > 0

@@ -81,8 +81,28 @@ def test_another_expression_of_a_generated_column_is_noticed(sql: psycopg.Connec
     assert reason == "the expression of a generated column was changed"
 
 
+def lasting(sql: psycopg.Connection[Any]) -> str:
+    """What reconcile goes on saying, though a retrain has taken the table as it is."""
+    found = sql.execute("select string_agg(finding, '; ') from mempair.reconcile('m') where rows is null").fetchone()
+    return str(found and found[0])
+
+
 def test_a_table_that_becomes_unlogged_is_noticed(sql: psycopg.Connection[Any]) -> None:
     assert "unlogged" in noticed(sql, "alter table t set unlogged")
+    assert "unlogged" in lasting(sql)
+    sql.execute("alter table t set logged")
+    assert lasting(sql) == "None"
+    assert changes(sql) is None
+
+
+def test_tables_that_inherit_are_noticed(sql: psycopg.Connection[Any]) -> None:
+    assert "inherit" in noticed(sql, "create table child () inherits (t)")
+    assert "inherit" in lasting(sql)
+
+
+def test_a_primary_key_that_goes_is_noticed(sql: psycopg.Connection[Any]) -> None:
+    assert "unique" in noticed(sql, "alter table t drop constraint t_pkey")
+    assert "unique" in lasting(sql)
 
 
 def test_a_table_that_becomes_a_partition_is_noticed(sql: psycopg.Connection[Any]) -> None:
@@ -90,7 +110,8 @@ def test_a_table_that_becomes_a_partition_is_noticed(sql: psycopg.Connection[Any
         "create table above (id int, side float8, area float8 generated always as (side * side) stored, plan kind,"
         " y boolean, note text) partition by range (id)"
     )
-    assert "became a partition" in noticed(sql, "alter table above attach partition t default")
+    assert "is a partition" in noticed(sql, "alter table above attach partition t default")
+    assert "is a partition" in lasting(sql)
 
 
 def test_a_dropped_column_is_noticed_and_writes_go_on(sql: psycopg.Connection[Any]) -> None:
