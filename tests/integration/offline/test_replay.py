@@ -32,7 +32,7 @@ def test_a_regression_replays_bit_for_bit(database: str, tmp_path: Path, make_sh
     shop.execute("update customers set spend = null where id % 10 = 0")
     shop.execute(
         "select mempair.create_model('spend', 'customers', target => 'spend', features => array['age', 'plan'], "
-        "on_null => 'impute')"
+        "on_null => 'impute', epsilon => 1)"
     )
     shop.execute("select mempair.drop_model('churn')")
     shop.work()
@@ -116,7 +116,8 @@ def test_a_row_deleted_behind_the_triggers_is_reported_as_missing(
 
 def test_until_stops_at_a_tick(story: Any) -> None:
     pair = replay.ideal(story, until=1_000)
-    assert (pair.tally("clock"), pair.tally("rows")) == (1_000, 999)
+    gaps = sum(int((~rows.there).sum()) for rows in story.batches(until=1_000))
+    assert (pair.tally("clock"), pair.tally("rows")) == (1_000, 1_000 - gaps)
 
 
 def test_the_size_of_batches_does_not_change_a_bit(story: Any) -> None:
