@@ -102,9 +102,7 @@ def test_an_unknown_model_leaves_nothing_behind(shop: Any, tmp_path: Path) -> No
 
 
 def test_a_name_chooses_one_of_several_models(shop: Any, tmp_path: Path) -> None:
-    shop.execute(
-        "select mempair.create_model('second', 'customers', target => 'left_us', features => array['age'], epsilon => 1)"
-    )
+    shop.execute(SECOND)
     shop.work()
     export(shop.dsn, tmp_path / "all", rows=True)
     export(shop.dsn, tmp_path / "one", name="second", rows=True)
@@ -190,9 +188,7 @@ def test_a_full_disk_is_reported_and_nothing_is_left(
 
 
 def test_the_ledger_of_a_dropped_model_is_exported_too(shop: Any, tmp_path: Path) -> None:
-    shop.execute(
-        "select mempair.create_model('second', 'customers', target => 'left_us', features => array['age'], epsilon => 1)"
-    )
+    shop.execute(SECOND)
     shop.work()
     shop.execute("select mempair.drop_model('churn', keep_ledger => true)")
     export(shop.dsn, tmp_path / "all")
