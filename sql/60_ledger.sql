@@ -88,11 +88,15 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
                    when l.prev <> lag(l.hash, 1, decode(repeat('00', 32), 'hex')) over chain then 'it does not follow from the entry before'
                    when l.hash <> sha256('\x02'::bytea || l.prev || l.body) then 'its hash is not that of its body'
                    when l.epoch < lag(l.epoch, 1, 0) over chain then 'its epoch is before that of the entry before'
+                   when l.at < max(l.at) over (chain rows between unbounded preceding and 1 preceding) - interval '5 minutes'
+                       then 'it is older than an entry before it'  -- clocks may differ by so much
                    when l.rho_spent <> l.rho + case
                        when l.epoch = lag(l.epoch) over chain then lag(l.rho_spent) over chain else 0 end
                        then 'its running total is not the sum'
                    when l.rho_cap is distinct from max(case when l.kind = 'calibrated' then l.rho_cap end) over epoch
                         and l.rho_cap is not null then 'its cap is not that of its epoch'
+                   when l.rho > 0 and l.rho_spent > coalesce(max(case when l.kind = 'calibrated' then l.rho_cap end) over epoch, 0)
+                       then 'it spends more than its epoch''s cap'
                    when l.kind in ('learned', 'retrained')
                         and not bool_or(l.kind = 'calibrated' and l.detail like 'exact%') over epoch  -- which has no clock
                         and l.clock <> sum(case when l.kind in ('learned', 'retrained') then l.rows else 0 end) over epoch

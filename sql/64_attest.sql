@@ -29,13 +29,15 @@ begin
     return entry.seq;
 end $$;
 
--- A salted hash of everything the model carries: it fixes the state, and without the salt says nothing about it. Every
--- column counts, also one that is added later, but for where the ledger stands, which every entry changes.
+-- A salted hash of everything the model carries and serves: it fixes the state, and without the salt says nothing about it.
+-- Every column counts, also one that is added later, but for where the ledger stands, which every entry changes.
 create or replace function mempair.state_commitment(state mempair.state, salt bytea) returns bytea
 language sql stable set search_path = pg_catalog, pg_temp
 set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set datestyle = 'ISO' as $$
     select sha256('\x03'::bytea || salt
         || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt'])::text, 'UTF8'))
+        || coalesce((select mempair.ledger_bytes(convert_to((to_jsonb(p) - array['ready', 'needed', 'published_at'])::text, 'UTF8'))
+                     from mempair.published p where p.model_id = state.model_id), '')
         || coalesce((select string_agg(mempair.ledger_number(c.slot) || mempair.ledger_bytes(array_send(c.v))
                                        || mempair.ledger_bytes(array_send(c.r)), '' order by c.slot)
                      from mempair.curvature c where c.model_id = state.model_id), ''))
@@ -68,12 +70,20 @@ begin
     return mempair.append_entry(model.id, 'attested', 0, 'state version ' || state.version, mempair.state_commitment(state, salt));
 end $$;
 
--- Whether the state is the one that the ledger's last commitment fixes. NULL if there is none to this version of it.
+-- Whether the state is the one that the ledger's last commitment fixes. NULL if there is none, or if the state has changed
+-- since by an entry of its own: a state changes with an entry or not at all, so another version without one is another state.
 create or replace function mempair.state_is_attested(model_id integer) returns boolean
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select l.tag = mempair.state_commitment(s, s.attest_salt)
+    select case
+        when exists (
+            select from mempair.ledger later
+            where later.model_id = l.model_id and later.seq > l.seq
+              and later.kind not in ('config', 'purged') and (later.kind <> 'attested' or later.tag is null)
+        ) then null
+        else coalesce(l.detail = 'state version ' || s.version and l.tag = mempair.state_commitment(s, s.attest_salt), false)
+    end
     from mempair.state s
-    join mempair.ledger l on l.model_id = s.model_id and l.kind = 'attested' and l.detail = 'state version ' || s.version
+    join mempair.ledger l on l.model_id = s.model_id and l.kind = 'attested' and l.tag is not null
     where s.model_id = state_is_attested.model_id
     order by l.seq desc
     limit 1

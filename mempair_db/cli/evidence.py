@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from mempair_db import errors
 from mempair_db.cli.common import AsJson, Dsn, Name, group, messages, rows, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
-from mempair_db.ledger import checkpoints, keys
+from mempair_db.ledger import checkpoints, keys, notes
 from mempair_db.ledger.keys import PublicKey
+from mempair_db.ledger.verify import Verdict
 
 odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.")
 keys_app = group("keys", "The key that signs checkpoints and receipts. It never enters the database.")
@@ -84,32 +86,78 @@ def odometer_verify(
             "model": model,
             "entries": verdict.entries,
             "checkpoints": ", ".join(map(str, verdict.checkpoints)),
-            "verdict": f"entry {verdict.seq}: {verdict.problem}" if verdict.problem else "good",
+            "verdict": f"entry {verdict.seq}: {verdict.problem}" if verdict.problem else _good(verdict),
         }
         for model, verdict in verdicts.items()
     ]
     show(fields, as_json)
     for model, verdict in verdicts.items():
         verdict.require(model)
+    open_ends = [model for model, verdict in verdicts.items() if not verdict.ended]
+    if file is not None and open_ends and not file.with_name("model.parquet").exists():
+        raise errors.VerificationFailed(
+            f"Nothing says that the ledger of {', '.join(open_ends)} does not go on after its last entry.",
+            remedy="Keep the export's model.parquet beside it, or give a signed checkpoint of all entries.",
+        )
+
+
+def _good(verdict: Verdict) -> str:
+    return "good" if verdict.ended else "good as far as it goes"
 
 
 @odometer_app.command("behind")
 def odometer_behind(
     file: Annotated[Path, typer.Argument(help="The ledger.parquet of an export made later.")],
     receipt: Annotated[list[Path] | None, typer.Option(help="A receipt, to name the row; may be repeated.")] = None,
+    model: Annotated[str | None, typer.Option(help="Compare this model only.")] = None,
     dsn: Dsn = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell whether this database is an older copy, and which erasures must be done again; exit code 5 if there are."""
+    """Tell whether this database is an older copy, and which erasures must be done again; exit code 5 if it is."""
     from mempair_db.ledger.restored import erasures_to_redo  # noqa: PLC0415 - DuckDB takes a moment to import
 
     with connect(server.ensure(dsn)) as connection:
-        missing = erasures_to_redo(connection, file, receipt or [])
+        found, missing = erasures_to_redo(connection, file, receipt or [], model)
     if missing or as_json:
         show([erasure._asdict() for erasure in missing], as_json)
-    else:
+    for one in found:
+        if one.parted:
+            text = (
+                f"was restored from a copy with {one.shared} entries, and went on: {one.here} here, {one.there} there"
+            )
+        elif one.shared < one.there:
+            text = f"is behind: {one.here} entries here, {one.there} there"
+        else:
+            text = f"has all {one.there} entries of the file"
+        messages.print(f"{one.model} {text}.", highlight=False)
+    if not missing:
         messages.print("No erasure is missing here.")
-    raise typer.Exit(5 if missing else 0)
+    raise typer.Exit(5 if missing or any(one.parted for one in found) else 0)
+
+
+@odometer_app.command("compare")
+def odometer_compare(
+    one: Annotated[Path, typer.Argument(help="A signed checkpoint.")],
+    other: Annotated[Path, typer.Argument(help="Another one of the same ledger, from elsewhere.")],
+    file: Annotated[Path | None, typer.Option("--file", help="An exported ledger instead of a database.")] = None,
+    public_key: PublicKeys = None,
+    dsn: Dsn = None,
+) -> None:
+    """Compare two signed heads of one ledger: if both cannot be true, exit code 5, and the two prove who lied.
+
+    Heads of different sizes are held against the ledger, which must begin with the one and with the other.
+    """
+    first, second = checkpoints.read([one, other], trusted(public_key))
+    if not checkpoints.decided(first, second):
+        if file is not None:
+            verdicts = checkpoints.verify_file(file, [first, second])
+        else:
+            with connect(server.ensure(dsn)) as connection:
+                verdicts = checkpoints.verify_all(connection, None, [first, second])
+        for name, verdict in verdicts.items():
+            if first.origin.endswith(notes.log_name(verdict.model_id, name)):
+                verdict.require(name)
+    messages.print(f"{first.size} and {second.size} entries of {first.origin}: one ledger.", highlight=False)
 
 
 @odometer_app.command("attest")

@@ -85,7 +85,15 @@ def verify(
     except (OSError, UnicodeDecodeError) as error:
         raise errors.VerificationFailed(f"{file} cannot be read: {error}.") from error
     document = page.read(text)
-    for line in receipts.check(document, trusted(public_key), key_value):
+    believed = trusted(public_key)
+    whose = "--public-key" if public_key else f"this machine's own signing key, {keys.default_path()}"
+    messages.print(f"Checked with {', '.join(map(str, believed))} from {whose}.", highlight=False, soft_wrap=True)
+    messages.print(
+        "The key that a receipt prints proves nothing: take the issuer's from somewhere else.", highlight=False
+    )
+    for line in receipts.check(document, believed, key_value):
         print(f"good: {line}")  # noqa: T201
+    for line in receipts.remarks(document):
+        print(f"note: {line}")  # noqa: T201
     if key_value is None:
         messages.print(f"Not checked: that {document['key']!r} is your key value; give --key-value.", highlight=False)

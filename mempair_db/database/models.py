@@ -187,9 +187,14 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
         connection.execute(query("blank_published"), common | {"needed": model.terms["calibration_rows"]})
         connection.execute(query("cut_window"), {"model": model.id, "pairs": 0})
         connection.execute(query("forget_reference"), {"model": model.id})
-    kept = ("phase", "reason", "retrain_requested")
-    connection.execute(query("save_model"), common | {name: getattr(model, name) for name in kept})
+    save_row(connection, model)
     if model.engine.new_constants:
         constants = Jsonb(model.engine.constants()) if model.engine.begun else None
         promise = Jsonb(model.promise) if model.promise is not None else None
         connection.execute(query("save_constants"), {"model": model.id, "constants": constants, "promise": promise})
+
+
+def save_row(connection: psycopg.Connection[Any], model: Model) -> None:
+    """Write where the model stands, and nothing of what it has learned."""
+    kept = {name: getattr(model, name) for name in ("epoch", "phase", "reason", "retrain_requested")}
+    connection.execute(query("save_model"), {"model": model.id} | kept)

@@ -43,6 +43,11 @@ class Ledger:
         self._rows.append((*entry, body, prev, self.head))
         return self.seq
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self._rows
+
     def write(self, connection: psycopg.Connection[Any]) -> None:
         """Store the collected entries."""
         with connection.cursor().copy(query("copy_ledger")) as copy:

@@ -82,9 +82,27 @@ def verify_file(file: Path, signed: Sequence[Checkpoint]) -> dict[str, Verdict]:
     """Verify every ledger of an exported Parquet file, without a database."""
     found = verify.parquet_models(file)
     _require_owners(signed, found)
+    counters = verify.parquet_counters(file.with_name("model.parquet"))
     return {
-        model: verify.verify_parquet(file, number, checkpoints=_of(signed, number, model)) for number, model in found
+        model: verify.verify_parquet(
+            file, number, counters=counters.get(number), checkpoints=_of(signed, number, model)
+        )
+        for number, model in found
     }
+
+
+def decided(first: Checkpoint, second: Checkpoint) -> bool:
+    """Whether two signed heads agree, as far as they tell without the ledger; raises if both cannot be true."""
+    if first.origin != second.origin:
+        raise errors.VerificationFailed(
+            f"They are of two ledgers: {first.origin} and {second.origin}.", remedy="Compare heads of one ledger."
+        )
+    if first.size == second.size and first.root != second.root:
+        raise errors.VerificationFailed(
+            f"Two heads of {first.origin} are signed, both of {first.size} entries, with different roots.",
+            remedy="Whoever has the key has shown two ledgers: keep both files, they prove it.",
+        )
+    return first.size == second.size
 
 
 def _of(signed: Iterable[Checkpoint], number: int, model: str) -> list[Checkpoint]:

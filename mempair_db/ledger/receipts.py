@@ -12,17 +12,18 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import psycopg
 
 from mempair_db import __version__, errors
 from mempair_db.database.queries import query
-from mempair_db.ledger import merkle, notes, verify
-from mempair_db.ledger.entry import Entry, make_tag, short_key
+from mempair_db.ledger import merkle, notes, says, verify
+from mempair_db.ledger.entry import UNIX, Entry, make_tag, short_key
 from mempair_db.ledger.keys import PublicKey, SigningKey
 from mempair_db.ledger.notes import Checkpoint
+from mempair_db.ledger.says import BY_RETRAIN
 
 DOCUMENT: Final = "mempair deletion receipt"
 FIRST: Final = ("document", "version", "model", "source", "key_is", "key", "issued", "issuer", "deletions")
@@ -43,16 +44,21 @@ def issue(
         return None
     document: Document = row[0]
     leaves: list[bytes] = []
+    retrains: dict[int, Entry] = {}  # how the epochs ended their retrains, by epoch
     auditor = verify.Auditor()
     for entry in verify.ledger_rows(connection, document["model_id"]):
         if not auditor.feed([entry]):
             break
         leaves.append(merkle.leaf_hash(entry[12]))
+        if entry[3] == "retrained":
+            retrains[entry[4]] = Entry(*entry[:12])
     ((_, _, counters),) = verify.find(connection, name)
     auditor.finish(counters).require(name)  # never certify a ledger that does not hold
     for deletion in document["deletions"]:
-        proof = merkle.inclusion_proof(leaves, deletion["entry"]["seq"] - 1)
-        deletion["proof"] = [base64.b64encode(node).decode() for node in proof]
+        deletion["proof"] = _proof(leaves, deletion["entry"]["seq"])
+        done = retrains.get(deletion["entry"]["epoch"])
+        if deletion["entry"]["detail"] == BY_RETRAIN and done is not None:
+            deletion["retrain"] = {"entry": _fields(done), "proof": _proof(leaves, done.seq)}
     document["deletions"] = [_in_order(deletion, DELETION) for deletion in document["deletions"]]
     checkpoint = Checkpoint(notes.origin(key.public, document["model_id"], name), len(leaves), auditor.tree.root())
     document["issuer"] = f"mempair_db {__version__}"
@@ -60,6 +66,16 @@ def issue(
     document["checkpoint"] = notes.sign(checkpoint.text(), key)
     document["signature"] = notes.sign(_digest_text(document), key)
     return _in_order(document, FIRST)
+
+
+def _proof(leaves: Sequence[bytes], seq: int) -> list[str]:
+    return [base64.b64encode(node).decode() for node in merkle.inclusion_proof(leaves, seq - 1)]
+
+
+def _fields(entry: Entry) -> Document:
+    """Return an entry as a document has it; the time to the microsecond, as text."""
+    at = entry.at if isinstance(entry.at, datetime) else UNIX + timedelta(microseconds=entry.at)
+    return {**entry._asdict(), "at": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}", "tag": entry.tag.hex() if entry.tag else None}
 
 
 def _in_order(fields: Document, order: Sequence[str]) -> Document:
@@ -100,22 +116,51 @@ def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None)
             raise errors.VerificationFailed("The receipt is for another key value than yours.")
         good.append("it is for your key value")
     for deletion in document["deletions"]:
-        entry = _entry(deletion["entry"])
-        proof = [base64.b64decode(node, validate=True) for node in deletion["proof"]]
-        leaf = merkle.leaf_hash(entry.body())
-        if not merkle.included(leaf, entry.seq - 1, checkpoint.size, proof, checkpoint.root):
-            raise errors.VerificationFailed(f"Ledger entry {entry.seq} is not under the signed root.")
+        entry = _included(deletion, checkpoint, document["model_id"])
         tag = make_tag(bytes.fromhex(deletion["salt"]), document["key"])
         if entry.tag is None or not hmac.compare_digest(entry.tag, tag):
             raise errors.VerificationFailed(f"The tag of ledger entry {entry.seq} is not made from the key value.")
+        says.require_same(deletion, entry)
+        if entry.detail == BY_RETRAIN:
+            _require_retrain(deletion, entry, checkpoint, document["model_id"])
         good.append(
-            f"row {deletion['row']} ({deletion['kind']}): asked {deletion['requested']}, done {deletion['executed']}, "
-            f"epsilon {deletion['epsilon_record']} for it, {deletion['epsilon_epoch']} for all of the epoch, "
-            f"delta {deletion['delta']}; ledger entry {entry.seq} carries the key's tag and is under the signed root"
+            f"row {deletion['row']} ({deletion['kind']}): done {deletion['executed']}, {says.promise(deletion)}; "
+            f"ledger entry {entry.seq} says the same, carries the key's tag and is under the signed root"
         )
     return good
 
 
-def _entry(fields: dict[str, Any]) -> Entry:
+def remarks(document: Document) -> list[str]:
+    """Say what a good receipt does not prove, and what its reader should not miss."""
+    found = [
+        f"row {deletion['row']}: that it was asked for at {deletion['requested']} is what the database said"
+        for deletion in document["deletions"]
+        if deletion["requested"]
+    ]
+    if document["present_again"]:
+        count = document["present_again"]
+        found.append(f"{count} of these rows were in the model again when the receipt was issued: they are NOT gone")
+    return found
+
+
+def _included(proved: Document, checkpoint: Checkpoint, model_id: int) -> Entry:
+    """Return an entry that is under the signed root."""
+    fields = proved["entry"]
     at = datetime.fromisoformat(fields["at"].replace("Z", "+00:00"))
-    return Entry(**{**fields, "at": at, "tag": bytes.fromhex(fields["tag"])})
+    entry = Entry(**{**fields, "at": at, "tag": bytes.fromhex(fields["tag"]) if fields["tag"] else None})
+    proof = [base64.b64decode(node, validate=True) for node in proved["proof"]]
+    leaf = merkle.leaf_hash(entry.body())
+    if entry.model_id != model_id:
+        raise errors.VerificationFailed(f"Ledger entry {entry.seq} is of another model.")
+    if not merkle.included(leaf, entry.seq - 1, checkpoint.size, proof, checkpoint.root):
+        raise errors.VerificationFailed(f"Ledger entry {entry.seq} is not under the signed root.")
+    return entry
+
+
+def _require_retrain(deletion: Document, entry: Entry, checkpoint: Checkpoint, model_id: int) -> None:
+    """A deletion "by exact retrain" is one only if that retrain is in the ledger, in its epoch, after it."""
+    if "retrain" not in deletion:
+        raise errors.VerificationFailed(f'Ledger entry {entry.seq} says "{BY_RETRAIN}", and no retrain follows it.')
+    done = _included(deletion["retrain"], checkpoint, model_id)
+    if (done.kind, done.epoch) != ("retrained", entry.epoch) or done.seq <= entry.seq:
+        raise errors.VerificationFailed(f"Ledger entry {done.seq} is not the retrain that entry {entry.seq} speaks of.")

@@ -93,10 +93,13 @@ class Record:
                     for row in rows:
                         copy.write_row(row)
         point("receipts written")
-        self._ledger.write(connection)
-        point("ledger written")
-        self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
-        models.save(connection, self.model)
+        if self._ledger.empty:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
+            models.save_row(connection, self.model)
+        else:
+            self._ledger.write(connection)
+            point("ledger written")
+            self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
+            models.save(connection, self.model)
         if self.outcome.unlearned or self.outcome.cancelled or self.outcome.retrained or self.outcome.learned >= MANY:
             connection.execute(query("mark_unpurged"), {"model": self.model.id})
         point("state written")

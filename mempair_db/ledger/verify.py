@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from mempair_db import errors
 from mempair_db.database.queries import query
 from mempair_db.database.resources import directory
 from mempair_db.ledger import merkle
-from mempair_db.ledger.entry import GENESIS, chain, encode
+from mempair_db.ledger.entry import GENESIS, chain, encode, microseconds
 from mempair_db.ledger.notes import Checkpoint
 
 COLUMNS: Final = (
@@ -28,6 +29,7 @@ COLUMNS: Final = (
     *("body", "prev", "hash"),
 )
 CHUNK: Final = 20_000
+SKEW: Final = 300_000_000  # microseconds that the clocks of server and workers may differ by
 
 Row = Sequence[Any]
 """The columns of `COLUMNS`; `at` is a time or its microseconds since 1970."""
@@ -53,6 +55,8 @@ class Verdict:
     seq: int | None = None  # the first bad entry
     problem: str | None = None
     root: bytes = b""
+    model_id: int = 0
+    ended: bool = False  # whether something else than the entries says that the last one is the last
     checkpoints: list[int] = field(default_factory=list)  # sizes of those that hold
 
     def require(self, name: str) -> None:
@@ -74,8 +78,9 @@ class Auditor:
         self._wanted = sorted(checkpoints, key=lambda checkpoint: checkpoint.size)
         self._model_id: int | None = None
         self._head = GENESIS
-        self._epoch = self._clock = self._spent = self._deletions = 0
+        self._epoch = self._clock = self._spent = self._deletions = self._latest = 0
         self._cap: int | None = None
+        self._timeless = False  # an exact model has no clock
         self._check_checkpoints()
 
     def feed(self, rows: Iterable[Row]) -> bool:
@@ -96,6 +101,8 @@ class Auditor:
         if verdict.problem is None and self._wanted:
             size = self._wanted[0].size
             self._fail(verdict.entries + 1, f"it is missing: a signed checkpoint has {size} entries")
+        verdict.model_id = self._model_id or 0
+        verdict.ended = counters is not None or verdict.entries in verdict.checkpoints
         if verdict.problem is None and counters is not None:
             epoch = self._epoch if verdict.entries else counters.epoch
             sums = (epoch, self._clock, self._spent, self._cap, self._deletions)
@@ -121,7 +128,7 @@ class Auditor:
 
     def _problem(self, row: Row) -> str | None:
         """Say what is wrong with the next entry, and take it into the sums."""
-        model_id, seq, _, kind, epoch, clock, rows, rho, rho_spent, rho_cap, _, _, body, prev, hash_ = row
+        model_id, seq, at, _, epoch, *_, body, prev, hash_ = row
         self._model_id = self._model_id or model_id
         problem = None
         if model_id != self._model_id:
@@ -136,28 +143,48 @@ class Auditor:
             problem = "its hash is not that of its body"
         elif epoch < self._epoch:
             problem = "its epoch is before that of the entry before"
+        elif _moment(at) < self._latest - SKEW:
+            problem = "it is older than an entry before it"
         if problem is not None:
             return problem
-        self._head = hash_
+        self._head, self._latest = hash_, max(self._latest, _moment(at))
         if epoch > self._epoch:
             self._epoch, self._clock, self._spent, self._deletions, self._cap = epoch, 0, 0, 0, None
-        return self._sums(kind, clock, rows, rho, rho_spent, rho_cap)
+            self._timeless = False
+        return self._sums(*row[3:12])
 
-    def _sums(self, kind: str, clock: int, rows: int, rho: int, rho_spent: int, rho_cap: int | None) -> str | None:
+    def _sums(
+        self,
+        kind: str,
+        _epoch: int,
+        clock: int,
+        rows: int,
+        rho: int,
+        rho_spent: int,
+        rho_cap: int | None,
+        _tag: bytes | None,
+        detail: str | None,
+    ) -> str | None:
         self._spent += rho
         if rho_spent != self._spent:
             return "its running total is not the sum"
         if kind == "calibrated":
-            self._cap = rho_cap
+            self._cap, self._timeless = rho_cap, (detail or "").startswith("exact")
         elif rho_cap is not None and rho_cap != self._cap:
             return "its cap is not that of its epoch"
-        if kind in ("learned", "retrained"):
+        if rho and (self._cap is None or rho_spent > self._cap):
+            return "it spends more than its epoch's cap"
+        if kind in ("learned", "retrained") and not self._timeless:
             self._clock += rows
             if clock != self._clock:
                 return "its clock is not the number of rows learned"
         elif kind == "unlearned" and rho:
             self._deletions += 1
         return None
+
+
+def _moment(at: datetime | int) -> int:
+    return at if isinstance(at, int) else microseconds(at)
 
 
 def _encoded(row: Row) -> bytes | None:
@@ -219,6 +246,18 @@ def parquet_models(path: Path | str) -> list[tuple[int, str]]:
         return duck.execute(
             "select distinct model_id, model from read_parquet($1) order by model_id", [str(path)]
         ).fetchall()
+
+
+def parquet_counters(path: Path) -> dict[int, Counters]:
+    """Return what the models of an export say of their last entries; nothing if the file is not there."""
+    import duckdb  # noqa: PLC0415
+
+    if not path.exists():
+        return {}
+    columns = "id, epoch, clock, spent, cap, deletions, ledger_seq, ledger_hash"
+    with duckdb.connect() as duck:
+        rows = duck.execute(f"select {columns} from read_parquet($1)", [str(path)]).fetchall()  # noqa: S608
+    return {number: Counters(*rest) for number, *rest in rows}
 
 
 def verify_parquet(

@@ -14,7 +14,7 @@ from mempair_db.pages import template
 MARK: Final = re.compile(r'<script type="application/json" id="receipt">(.*?)</script>', re.DOTALL)
 
 KINDS: Final = {
-    "unlearned": "unlearned, with noise",
+    "unlearned": "unlearned",
     "retrained": "removed by exact retraining",
     "cancelled": "deleted before it was learned",
     "never learned": "had never been learned",

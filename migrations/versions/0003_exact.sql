@@ -186,7 +186,7 @@ alter table mempair.ledger
         'epoch', 'calibrated', 'gate_opened', 'learned', 'updated', 'unlearned', 'cancelled', 'rejected', 'exhausted',
         'retrained', 'purged', 'attested', 'config')),
     add constraint rows_of_kind check (case
-        when kind in ('unlearned', 'cancelled') then rows >= 1
+        when kind in ('unlearned', 'cancelled') then rows = 1
         when kind in ('calibrated', 'gate_opened', 'learned', 'updated', 'rejected') then rows >= 1
         when kind in ('exhausted', 'purged', 'attested', 'config') then rows = 0
         else true end),
@@ -195,7 +195,7 @@ alter table mempair.ledger
         when kind = 'calibrated' then (rho_cap is null) = (detail like 'exact%')
         else (rho_cap is not null) = (kind = 'exhausted' or rho > 0) end),
     add constraint detail_of_kind check (case
-        when kind = 'unlearned' then (detail is null and rho > 0) or (detail in ('by exact retrain', 'exact') and rho = 0)
+        when kind = 'unlearned' then (detail is null and rho > 0) or (detail is not null and detail in ('by exact retrain', 'exact') and rho = 0)
         when kind = 'cancelled' then detail is not null and detail in ('cancelled', 'never learned')
         else (detail is not null) = (kind in ('epoch', 'calibrated', 'exhausted', 'retrained', 'purged', 'attested', 'config', 'updated')) end);
 alter table mempair.receipt

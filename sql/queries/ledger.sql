@@ -20,6 +20,11 @@ order by l.seq
 -- ledger_receipt --
 select mempair.receipt(%(name)s, %(key)s, %(consume)s)
 
--- ledger_heads --
--- The last entry of every model's ledger.
-select distinct on (o.model) o.model, o.seq, o.hash from mempair.odometer o order by o.model, o.seq desc
+-- ledger_sizes --
+-- How many entries every model's ledger has, also of models that have none yet, or were dropped.
+select n.id, n.name, (select count(*) from mempair.ledger l where l.model_id = n.id)
+from (select m.id, m.name from mempair.model m union all select f.id, f.name from mempair.former_model f) as n
+order by n.id
+
+-- ledger_hashes --
+select l.seq, l.hash from mempair.ledger l where l.model_id = %(model)s order by l.seq

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from mempair_db.database.install import install
 from mempair_db.embedded import binaries
 from mempair_db.errors import VerificationFailed
 from mempair_db.ledger.restored import erasures_to_redo
@@ -48,6 +49,7 @@ def original(database: str) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
         sql.execute("create table t (id integer primary key, a float8, b text, y boolean)")
         sql.execute(
             "select mempair.create_model('m', 't', target => 'y', features => array['a', 'b'], lambda => 0.1,"
+            " unlearner => 'symmetric', on_null => 'skip',"
             " gamma => 0.5, calibration_rows => 100)"
         )
         sql.execute("insert into t select i, i % 17, 'b' || i % 3, i * 7919 % 17 < 8 from generate_series(1, 1000) i")
@@ -115,23 +117,58 @@ def test_a_restored_older_backup_is_found_to_be_behind_and_names_what_to_erase_a
     run("pg_restore", copy, "--no-owner", "--exit-on-error", str(tmp_path / "dump"))
 
     with psycopg.connect(copy, autocommit=True) as restored:
-        missing = erasures_to_redo(restored, tmp_path / "export" / "ledger.parquet", [receipt])
+        (found,), missing = erasures_to_redo(restored, tmp_path / "export" / "ledger.parquet", [receipt])
+        assert found.shared == found.here < found.there
         assert [erasure.kind for erasure in missing] == ["unlearned", "unlearned"]
         assert [erasure.key for erasure in missing].count("10") == 1
         assert restored.execute("select count(*) from t where id in (10, 11)").fetchone() == (2,)
-    assert erasures_to_redo(sql, tmp_path / "export" / "ledger.parquet") == []
+    (found,), missing = erasures_to_redo(sql, tmp_path / "export" / "ledger.parquet")
+    assert (found.parted, missing) == (False, [])
 
 
-def test_a_ledger_of_another_history_is_no_older_copy(
+def test_a_restored_copy_that_went_on_is_found_however_long_its_ledger_has_become(
     original: tuple[str, psycopg.Connection[Any]], copy: str, tmp_path: Path
 ) -> None:
-    dsn, _ = original
+    dsn, sql = original
     run("pg_dump", dsn, "--format", "custom", "--file", str(tmp_path / "dump"))
     run("pg_restore", copy, "--no-owner", "--exit-on-error", str(tmp_path / "dump"))
-    for address in (dsn, copy):  # from here on the two live different lives
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute("delete from t where id = 20")
-        Worker(address).run_once()
+    sql.execute("delete from t where id = 20")
+    Worker(dsn).run_once()
     export(dsn, tmp_path / "export")
-    with psycopg.connect(copy, autocommit=True) as other, pytest.raises(VerificationFailed, match="another one"):
-        erasures_to_redo(other, tmp_path / "export" / "ledger.parquet")
+    with psycopg.connect(copy, autocommit=True) as other:
+        for number in range(30, 36):
+            other.execute("delete from t where id = %s", [number])
+            Worker(copy).run_once()
+        (found,), missing = erasures_to_redo(other, tmp_path / "export" / "ledger.parquet")
+    assert found.here > found.there > found.shared
+    assert found.parted
+    assert [erasure.kind for erasure in missing] == ["unlearned"]
+
+
+def test_a_ledger_without_a_common_beginning_is_no_copy(
+    original: tuple[str, psycopg.Connection[Any]], empty_database: str, tmp_path: Path
+) -> None:
+    dsn, _ = original
+    export(dsn, tmp_path / "export")
+    install(empty_database)
+    with psycopg.connect(empty_database, autocommit=True) as other:
+        other.execute("create table t (id integer primary key, a float8, y boolean)")
+        other.execute("select mempair.create_model('m', 't', target => 'y', features => array['a'])")
+        other.execute("select mempair.pause_model('m')")
+        with pytest.raises(VerificationFailed, match="no common beginning"):
+            erasures_to_redo(other, tmp_path / "export" / "ledger.parquet")
+
+
+def test_a_file_that_cannot_tell_is_no_reassurance(
+    original: tuple[str, psycopg.Connection[Any]], tmp_path: Path
+) -> None:
+    dsn, sql = original
+    export(dsn, tmp_path / "export")
+    ledger = tmp_path / "export" / "ledger.parquet"
+    sql.execute("select mempair.create_model('later', 't', target => 'y', features => array['a'])")
+    with pytest.raises(VerificationFailed, match="has no ledger of later"):
+        erasures_to_redo(sql, ledger)
+    assert erasures_to_redo(sql, ledger, name="m")[1] == []
+    for wrong in (tmp_path / "export" / "model.parquet", tmp_path / "nowhere.parquet"):
+        with pytest.raises(VerificationFailed, match="is no exported ledger"):
+            erasures_to_redo(sql, wrong)

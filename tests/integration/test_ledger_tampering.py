@@ -361,14 +361,14 @@ def test_a_state_that_was_attested_cannot_be_exchanged_unnoticed(scene: Scene) -
         "update mempair.state set theta = anchor || 0::float8 where model_id = 1",
         "insert into mempair.curvature values (1, 99, array[1], array[1])",
         "update mempair.state set attest_salt = sha256('') where model_id = 1",
+        "update mempair.state set anchor[1] = 0, version = version + 1 where model_id = 1",
+        "update mempair.published set weights = (select array_agg(-w) from unnest(weights) w) where model_id = 1",
     ):
         with scene.sql.transaction(force_rollback=True):
             scene.sql.execute(change)
             found = scene.postgres()
             assert found is not None
             assert found[1] == "the model's state is not the one that the ledger attests"
-    scene.sql.execute("update mempair.state set version = version + 1 where model_id = 1")
-    assert scene.postgres() is None
 
 
 def test_two_commitments_to_the_same_state_look_unrelated(scene: Scene) -> None:

@@ -31,7 +31,7 @@ insert into orders select i, 'user ' || i % 500, i * 7919 % 100, (i * 7919 % 100
 """
 DECLARE = """
 select mempair.create_model('late', 'orders', target => 'late', features => array['amount'], lambda => 0.01,
-                            calibration_rows => 200, gamma => 100, unlearner => %s, subject => %s)
+                            on_null => 'skip', calibration_rows => 200, gamma => 100, unlearner => %s, subject => %s)
 """
 
 

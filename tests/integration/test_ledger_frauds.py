@@ -1,0 +1,247 @@
+"""Receipts, heads and exported ledgers that somebody made up or changed, and the commands that say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from mempair_db import errors
+from mempair_db.ledger import checkpoints, keys, notes, receipts, verify
+from mempair_db.ledger.entry import GENESIS, Entry, chain, make_tag
+from mempair_db.ledger.notes import Checkpoint
+from mempair_db.offline.export import export
+from tests.conftest import Run
+from tests.world import SHOP, World
+
+KEY = keys.SigningKey.new("db.example.org")
+
+CERTIFIED = """
+select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'],
+                            unlearner => 'symmetric', lambda => 0.01, calibration_rows => 200, gamma => 100)
+"""
+EXACT = """
+select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'],
+                            calibration_rows => 200, gamma => 100)
+"""
+
+
+@pytest.fixture(params=["exact", "certified"])
+def shop(world: World, request: pytest.FixtureRequest) -> World:
+    world(SHOP, EXACT if request.param == "exact" else CERTIFIED)
+    world.fill(1, 1500)
+    world.work()
+    world("delete from shop where id = 1400")
+    world.work()
+    return world
+
+
+@pytest.fixture
+def certified(world: World) -> World:
+    world(SHOP, CERTIFIED)
+    world.fill(1, 1500)
+    world.work()
+    world("delete from shop where id = 1400")
+    world.work()
+    return world
+
+
+def issue(world: World, key: str = "1400") -> dict[str, Any]:
+    with psycopg.connect(world.dsn) as connection:
+        document = receipts.issue(connection, "churn", key, KEY)
+    assert document is not None
+    return document
+
+
+@pytest.mark.parametrize(
+    "fraud",
+    [
+        "kind = 'retrained'",
+        "kind = 'never learned'",
+        "executed_at = executed_at - interval '1 year', requested_at = null",
+        "requested_at = executed_at + interval '1 day'",
+        "unlearner = case unlearner when 'exact' then 'symmetric' else 'exact' end",
+        "epsilon = 0.5, delta = coalesce(delta, 1e-6)",
+        "epsilon = 1, delta = 1e-9",
+    ],
+)
+def test_a_receipt_that_was_changed_in_the_database_is_no_good_though_it_is_signed(shop: World, fraud: str) -> None:
+    assert receipts.check(issue(shop), [KEY.public], "1400")
+    shop(f"update mempair.receipt set {fraud}")
+    with pytest.raises(errors.VerificationFailed, match="another word on"):
+        receipts.check(issue(shop), [KEY.public], "1400")
+
+
+def forge(world: World, number: int, kind: str, detail: str) -> None:
+    """Two statements with the owner's rights: an entry in good order, and a receipt of a row that nobody deleted."""
+    salt = bytes(32)
+    seq = world.one("select mempair.append_entry(1, %s, 1, %s, %s)", kind, detail, make_tag(salt, str(number)))
+    world.sql.execute(
+        "insert into mempair.receipt (model_id, row_key, tag, salt, ledger_seq, executed_at, kind, unlearner, version)"
+        " select 1, %s, l.tag, %s, l.seq, l.at, %s, 'exact', '0.1.0' from mempair.ledger l where l.seq = %s",
+        [str(number), salt, {"by exact retrain": "retrained", "exact": "unlearned"}[detail], seq],
+    )
+
+
+def test_a_receipt_for_a_row_that_is_still_there_says_that_it_is(world: World, mempair: Run, tmp_path: Path) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 1500)
+    world.work()
+    forge(world, 7, "unlearned", "exact")
+    file, public = tmp_path / "receipt.json", tmp_path / "issuer.pub"
+    file.write_text(json.dumps(issue(world, "7")))
+    public.write_text(f"{KEY.public}\n")
+    _, out, _ = mempair("receipt", "verify", str(file), "--public-key", str(public))
+    assert "note: 1 of these rows were in the model again when the receipt was issued: they are NOT gone" in out
+
+
+def test_by_exact_retrain_without_a_retrain_is_no_receipt(world: World) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 1500)
+    world.work()
+    forge(world, 7, "unlearned", "by exact retrain")
+    document = issue(world, "7")
+    if "retrain" in document["deletions"][0]:  # the refresh of this epoch came before the entry
+        with pytest.raises(errors.VerificationFailed, match="is not the retrain"):
+            receipts.check(document, [KEY.public])
+        document["deletions"][0].pop("retrain")
+        document["signature"] = notes.sign(receipts._digest_text(document), KEY)
+    with pytest.raises(errors.VerificationFailed, match="no retrain follows it"):
+        receipts.check(document, [KEY.public])
+
+
+def test_a_deletion_served_by_a_retrain_has_a_receipt_that_proves_the_retrain(shop: World) -> None:
+    shop("delete from shop where id = 1300", "select mempair.retrain('churn')")
+    shop.work()
+    document = issue(shop, "1300")
+    assert document["deletions"][0]["retrain"]["entry"]["kind"] == "retrained"
+    assert receipts.check(document, [KEY.public], "1300")
+
+
+def test_the_command_says_whose_key_it_believed_and_a_forgers_receipt_fails(
+    certified: World, mempair: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMPAIR_HOME", str(tmp_path / "home"))
+    mempair("keys", "new", "--name", "db.example.org")
+    file = tmp_path / "receipt.json"
+    file.write_text(json.dumps(issue(certified)))  # by KEY, which is not the key of this home
+    code, out, err = mempair("receipt", "verify", str(file))
+    assert (code, out) == (5, "")
+    assert "this machine's own signing key" in " ".join(err.split())
+    code, _, err = mempair("receipt", "verify", str(file), "--public-key", str(KEY.public))
+    assert code == 0
+    assert "from --public-key" in " ".join(err.split())
+
+
+# -- an exported ledger ----------------------------------------------------------------------------------------------
+
+
+def rewritten(folder: Path, change: Callable[[list[Entry]], list[Entry]]) -> Path:
+    """Write ledger.parquet anew with good bodies and hashes, and make model.parquet agree: a careful forger."""
+    file = folder / "ledger.parquet"
+    entries = change([Entry(*row[:12]) for row in verify.parquet_rows(file, 1)])
+    with duckdb.connect() as duck:
+        duck.execute("create table l as select * from read_parquet($1) limit 0", [str(file)])
+        head = GENESIS
+        for entry in entries:
+            prev, body = head, entry.body()
+            head = chain(prev, body)
+            values = ["churn", *entry._replace(at=0), body, prev, head]
+            duck.execute(
+                f"insert into l values ({', '.join('?' for _ in values)})".replace(
+                    "?, ?, ?, ?", "?, ?, ?, make_timestamptz(?)", 1
+                ),
+                [*values[:3], entry.at, *values[4:]],
+            )
+        spent, last = entries[-1].rho_spent, len(entries)
+        duck.execute(f"copy l to '{file}' (format parquet)")
+        model = folder / "model.parquet"
+        duck.execute("create table m as select * from read_parquet($1)", [str(model)])
+        duck.execute("update m set spent = $1, ledger_seq = $2, ledger_hash = $3", [spent, last, head])
+        duck.execute(f"copy m to '{model}' (format parquet)")
+    return file
+
+
+def test_an_export_that_spends_more_than_its_cap_is_no_good(certified: World, mempair: Run, tmp_path: Path) -> None:
+    export(certified.dsn, tmp_path / "export")
+    file = tmp_path / "export" / "ledger.parquet"
+    assert mempair("odometer", "verify", "--file", str(file))[0] == 0
+
+    def change(entries: list[Entry]) -> list[Entry]:
+        cap = next(entry.rho_cap for entry in entries if entry.kind == "calibrated") or 0
+        more = 0
+        changed = []
+        for entry in entries:
+            more += 2 * cap if entry.rho else 0
+            rho = entry.rho + (2 * cap if entry.rho else 0)
+            changed.append(entry._replace(rho=rho, rho_spent=entry.rho_spent + more))
+        return changed
+
+    code, _, err = mempair("odometer", "verify", "--file", str(rewritten(tmp_path / "export", change)))
+    assert code == 5
+    assert "it spends more than its epoch's cap" in " ".join(err.split())
+
+
+def test_an_export_whose_time_runs_backwards_is_no_good(certified: World, mempair: Run, tmp_path: Path) -> None:
+    export(certified.dsn, tmp_path / "export")
+
+    def change(entries: list[Entry]) -> list[Entry]:
+        last = entries[-1]
+        assert isinstance(last.at, int)
+        return [*entries[:-1], last._replace(at=last.at - 3_600_000_000)]
+
+    code, _, err = mempair("odometer", "verify", "--file", str(rewritten(tmp_path / "export", change)))
+    assert code == 5
+    assert "it is older than an entry before it" in " ".join(err.split())
+
+
+def test_a_cut_tail_is_found_by_the_model_beside_it_or_by_a_checkpoint(
+    shop: World, mempair: Run, tmp_path: Path
+) -> None:
+    with psycopg.connect(shop.dsn) as connection:
+        note = checkpoints.make(connection, "churn", KEY)
+    signed = tmp_path / "churn.checkpoint"
+    signed.write_text(note)
+    export(shop.dsn, tmp_path / "export")
+    file = tmp_path / "export" / "ledger.parquet"
+    with duckdb.connect() as duck:
+        duck.execute("create table l as select * from read_parquet($1)", [str(file)])
+        duck.execute(f"copy (select * from l where seq < (select max(seq) from l)) to '{file}' (format parquet)")
+    code, _, err = mempair("odometer", "verify", "--file", str(file))
+    assert code == 5
+    assert "it is not the last entry" in " ".join(err.split())
+    (tmp_path / "export" / "model.parquet").unlink()
+    code, _, err = mempair("odometer", "verify", "--file", str(file))
+    assert code == 5
+    assert "does not go on after its last entry" in " ".join(err.split())
+    believed = ("--checkpoint", str(signed), "--public-key", str(KEY.public))
+    code, _, err = mempair("odometer", "verify", "--file", str(file), *believed)
+    assert code == 5
+    assert "a signed checkpoint has" in " ".join(err.split())
+
+
+# -- heads -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_heads_of_one_ledger_that_cannot_both_be_true_are_found(shop: World, mempair: Run, tmp_path: Path) -> None:
+    one, other, later = (tmp_path / name for name in ("one", "other", "later"))
+    with psycopg.connect(shop.dsn) as connection:
+        one.write_text(checkpoints.make(connection, "churn", KEY))
+    head = Checkpoint.open(one.read_text(), [KEY.public])
+    other.write_text(notes.sign(Checkpoint(head.origin, head.size, bytes(32)).text(), KEY))
+    believed = ("--public-key", str(KEY.public), "--dsn", shop.dsn)
+    assert mempair("odometer", "compare", str(one), str(one), *believed)[0] == 0
+    code, _, err = mempair("odometer", "compare", str(one), str(other), *believed)
+    assert code == 5
+    assert "different roots" in " ".join(err.split())
+    shop("delete from shop where id = 1200")
+    shop.work()
+    with psycopg.connect(shop.dsn) as connection:
+        later.write_text(checkpoints.make(connection, "churn", KEY))
+    assert mempair("odometer", "compare", str(one), str(later), *believed)[0] == 0
+    assert mempair("odometer", "compare", str(other), str(later), *believed)[0] == 5
