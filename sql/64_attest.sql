@@ -30,12 +30,12 @@ begin
 end $$;
 
 -- A salted hash of everything the model carries and serves: it fixes the state, and without the salt says nothing about it.
--- Every column counts, also one that is added later, but for where the ledger stands, which every entry changes.
+-- Every column counts, also one that is added later, but for where the ledger stands, which every entry changes, and when the queue was purged.
 create or replace function mempair.state_commitment(state mempair.state, salt bytea) returns bytea
 language sql stable set search_path = pg_catalog, pg_temp
 set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set datestyle = 'ISO' as $$
     select sha256('\x03'::bytea || salt
-        || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt'])::text, 'UTF8'))
+        || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt', 'unpurged_since'])::text, 'UTF8'))
         || coalesce((select mempair.ledger_bytes(convert_to((to_jsonb(p) - array['ready', 'needed', 'published_at'])::text, 'UTF8'))
                      from mempair.published p where p.model_id = state.model_id), '')
         || coalesce((select string_agg(mempair.ledger_number(c.slot) || mempair.ledger_bytes(array_send(c.v))
