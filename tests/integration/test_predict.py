@@ -13,7 +13,8 @@ TABLES = """
 create table customers (id int primary key, age int, spend float8, plan text, churned boolean, income float8);
 insert into customers values
     (1, 40, 1.5, 'basic', true, 100), (2, 20, -2, 'pro', false, 200), (3, 30, 0, 'gold', true, 300);
-select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,spend,plan}', on_null => 'skip');
+select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,spend,plan}',
+                            on_null => 'skip');
 select mempair.create_model('income', 'customers', target => 'income', features => '{age,spend}', on_null => 'impute');
 """
 PUBLISH = """
