@@ -29,6 +29,16 @@ begin
     return margin;
 end $$;
 
+-- The square of one number's coordinate, as it was learned; a missing number counts as the centre.
+create or replace function mempair.number_square(value float8, center float8, scale float8) returns float8
+language sql immutable parallel safe
+begin atomic
+    select case when value < 'NaN'
+        then floor((greatest(least(value, center + 4 * scale), center - 4 * scale) - center + scale / 2048) / (scale / 1024))
+             ^ 2 / 1048576
+        else 0 end;
+end;
+
 -- The careful way, for arrays and whenever the fast way found no finite answer: it imputes, or says what is wrong.
 -- Unless it raises, NULL instead of an error.
 create or replace function mempair.predict_encoded(model_id integer, x float8[], c text[], raises boolean) returns float8
@@ -39,6 +49,7 @@ declare
     value float8;
     place jsonb;
     missing text;
+    squares float8;
 begin
     select m.name, m.phase, m.reason, m.on_null = 'impute' as imputes, m.numeric_features, m.text_features, p.*
     into model
@@ -61,6 +72,7 @@ begin
             using errcode = 'MP104', hint = format('Give their raw values in this order: %s.', array_to_string(model.numeric_features, ', '));
     end if;
     margin := model.intercept;
+    squares := 1 + cardinality(model.text_features);  -- the intercept, and one level of every text
     for i in 1..cardinality(model.weights) loop
         value := x[array_lower(x, 1) - 1 + i];
         -- An infinite number is beyond the clamp, like any other that is far outside.
@@ -71,6 +83,9 @@ begin
             then model.weights[i] * case when value - value = 0 then value else model.centers[i] end
             else mempair.number_margin(value, i, model.weights, model.centers, model.scales, model.missing_weights,
                                        model.knots, model.knot_weights) end;
+        if model.radius is not null then
+            squares := squares + mempair.number_square(value, model.centers[i], model.scales[i]);
+        end if;
     end loop;
     for k in 1..cardinality(model.text_features) loop
         if c[k] is null and not model.imputes then
@@ -88,6 +103,9 @@ begin
         raise exception 'feature % is missing or not finite', quote_literal(missing)
             using errcode = 'MP104',
                   hint = format('Model %L was created with on_null => ''skip''; mempair_try_predict gives NULL for such rows.', model.name);
+    end if;
+    if model.radius is not null then  -- a certified model: the row was clipped to the unit ball when it was learned
+        margin := model.shift + margin / greatest(model.radius, sqrt(squares));
     end if;
     return case model.link when 'logistic' then mempair.logistic(margin) else margin end;
 end $$;

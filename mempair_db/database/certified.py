@@ -147,14 +147,7 @@ def unpack(row: Mapping[str, Any], d: int, slots: Iterable[tuple[int, Vector, Ve
 
 def published(pair: CertifiedPair) -> dict[str, Any]:
     """Return what is served."""
-    folded = pair.folded()
-    assert pair.epoch is not None  # noqa: S101  (folded() has checked)
-    return {
-        "weights": folded.weights,
-        "centers": pair.epoch.encoding.center,
-        "intercept": folded.intercept,
-        "levels": folded.levels,
-        "level_weights": folded.level_weights,
+    return pair.served() | {
         "ready": pair.ready,
         "samples": pair.tally("rows"),
         "needed": max(pair.samples_needed(), pair.tally("rows") + (not pair.ready)),

@@ -119,7 +119,7 @@ class Exact:
         folded = fold(self.reference, self.weights()[0], self.terms["curves"])
         ready = self.ready
         values = {"ready": ready, "samples": self.rows, "needed": self.rows if ready else self._needed()}
-        connection.execute(query("publish_exact"), common | values | folded)
+        connection.execute(query("publish"), common | values | folded | {"radius": None, "shift": None})
 
     def _needed(self) -> int:
         """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""

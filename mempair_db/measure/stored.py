@@ -24,14 +24,14 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         PUBLIC: "model_id version epoch clock rows_learned tally cap spent deletions largest ledger_seq "
         "rows_refreshed reference_rows",
         ROWS: "sums",
-        TIME: "refreshed_at",
+        TIME: "refreshed_at unlearned_at unpurged_since",
         RANDOM: "ledger_hash attest_salt",
     },
     "curvature": {NOISED: "v r", PUBLIC: "model_id slot"},
     "published": {
         NOISED: "weights intercept level_weights missing_weights knot_weights ready needed",
         PUBLIC: "model_id version epoch link samples",
-        CONSTANTS: "centers scales levels places knots",
+        CONSTANTS: "centers scales levels places knots radius shift",
         TIME: "published_at",
     },
     "model": {

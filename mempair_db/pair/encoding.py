@@ -25,21 +25,13 @@ import numpy.typing as npt
 
 from . import encode
 from .encode import UNIT, Texts
+from .exact import Reference
+from .serve import fold
 from .state import Vector
 
 Matrix = npt.NDArray[np.float64]
 
 STEPS: Final = 4  # radii in every octave
-
-
-@dataclass(frozen=True)
-class Folded:
-    """θ on the raw scale: value = weights·x + level_weights of the row's levels + intercept, inside clamp and ball."""
-
-    weights: Vector
-    intercept: float
-    levels: list[str]  # "<k>:<category>" for text feature k (from 1), "<k>" for its "other"
-    level_weights: Vector
 
 
 @dataclass(frozen=True)
@@ -80,21 +72,17 @@ class Encoding:
         """Return predictions on the target's own scale."""
         return z * self.integers.target.scale + self.integers.target.centre if self.regression else z
 
-    def fold(self, theta: Vector) -> Folded:
-        """Turn θ into weights on raw values, for rows that are neither clamped nor clipped, and not quantised."""
-        integers = self.integers
-        unit = (integers.target.scale if self.regression else 1.0) / self.radius
-        at = dict(zip(integers.names, (theta * unit).tolist(), strict=True))
-        weights = np.array([at["number", j, None] / number.scale for j, number in enumerate(integers.numbers)])
-        levels = {
-            f"{k + 1}:{level}" if kind == "level" else f"{k + 1}": weight
-            for (kind, k, level), weight in at.items()
-            if kind in ("level", "other")
+    def serve(self, theta: Vector) -> dict[str, Any]:
+        """Sort θ by feature, as SQL needs it: `serve.fold` of the same integers, and how to divide.
+
+        value = shift + margin/max(radius, ‖z‖),    ‖z‖² = 1 + number of texts + Σ_j (x_q[j]/2^10)²
+        """
+        target = self.integers.target
+        reference = Reference(self.integers, "logistic", np.zeros((1, self.d), np.int64), 0)
+        return fold(reference, theta * (target.scale if self.regression else 1.0)) | {
+            "radius": self.radius,
+            "shift": target.centre if self.regression else 0.0,
         }
-        intercept = at["intercept", 0, None] + (integers.target.centre if self.regression else 0.0)
-        return Folded(
-            weights, float(intercept - weights @ self.center), list(levels), np.array(list(levels.values()), float)
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that survive JSON without loss."""

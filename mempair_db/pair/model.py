@@ -29,7 +29,7 @@ from ..errors import BudgetExhausted, InvalidRow, ModelNotReady
 from . import bounds, events, noise, odometer
 from .calibration import Epoch, Parameters, calibrate
 from .encode import Texts
-from .encoding import Folded, Matrix
+from .encoding import Matrix
 from .memory_pair import MemoryPair
 from .odometer import Odometer
 from .state import PAPER, State, Vector, empty, from_bytes, to_bytes
@@ -228,10 +228,10 @@ class CertifiedPair(MemoryPair):
             return self._paper_samples()
         return bounds.samples_needed(self.regret_bound(), self._next_deletion_regret(), self.parameters.gamma)
 
-    def folded(self) -> Folded:
-        """θ as weights on raw values, see `Encoding.fold`."""
+    def served(self) -> dict[str, Any]:
+        """What predictions need, see `Encoding.serve`."""
         epoch, state = self._started()
-        return epoch.encoding.fold(state.theta)
+        return epoch.encoding.serve(state.theta)
 
     @property
     def odometer(self) -> Odometer:

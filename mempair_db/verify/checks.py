@@ -182,6 +182,7 @@ def _served(taken: Snapshot) -> Check:
         ready = engine.ready
     else:
         computed = {k: v for k, v in published(engine.pair).items() if k not in ("ready", "needed")}
+        computed["places"] = json.loads(computed["places"])
         ready = bool(row["ready"])
     computed |= {"version": row["state_version"], "epoch": row["state_epoch"]}
     computed["link"] = "identity" if taken.model.regression else "logistic"

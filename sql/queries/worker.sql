@@ -141,16 +141,16 @@ where model_id = %(model)s
 -- publish --
 update mempair.published set
     version = %(version)s, epoch = %(epoch)s, weights = %(weights)s, centers = %(centers)s, intercept = %(intercept)s,
-    levels = %(levels)s, level_weights = %(level_weights)s, ready = %(ready)s, samples = %(samples)s,
-    needed = %(needed)s, published_at = clock_timestamp(), scales = null, missing_weights = null, knots = null,
-    knot_weights = null, places = null
+    scales = %(scales)s, missing_weights = %(missing_weights)s, knots = %(knots)s, knot_weights = %(knot_weights)s,
+    places = %(places)s::text::jsonb, level_weights = %(level_weights)s, levels = null, radius = %(radius)s, shift = %(shift)s,
+    ready = %(ready)s, samples = %(samples)s, needed = %(needed)s, published_at = clock_timestamp()
 where model_id = %(model)s
 
 -- blank_published --
 update mempair.published set
     version = %(version)s, epoch = %(epoch)s, weights = null, centers = null, intercept = null, levels = null,
     level_weights = null, scales = null, missing_weights = null, knots = null, knot_weights = null, places = null,
-    ready = false, samples = 0, needed = %(needed)s, published_at = clock_timestamp()
+    radius = null, shift = null, ready = false, samples = 0, needed = %(needed)s, published_at = clock_timestamp()
 where model_id = %(model)s
 
 -- save_model --
@@ -247,14 +247,6 @@ update mempair.state set
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
     largest = 0, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s, attest_salt = null
-where model_id = %(model)s
-
--- publish_exact --
-update mempair.published set
-    version = %(version)s, epoch = %(epoch)s, weights = %(weights)s, centers = %(centers)s, intercept = %(intercept)s,
-    scales = %(scales)s, missing_weights = %(missing_weights)s, knots = %(knots)s, knot_weights = %(knot_weights)s,
-    places = %(places)s::text::jsonb, level_weights = %(level_weights)s, levels = null, ready = %(ready)s, samples = %(samples)s,
-    needed = %(needed)s, published_at = clock_timestamp()
 where model_id = %(model)s
 
 -- save_failure --

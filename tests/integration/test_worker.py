@@ -57,11 +57,9 @@ def test_the_gate_opens_by_itself_and_predictions_follow_the_state(shop: World) 
     shop.work()
     assert "gate_opened" in dict(shop.kinds())
     assert shop.one("select status from mempair.model_status") == "ready"
-    folded = shop.pair().folded()
-    levels = dict(zip(folded.levels, folded.level_weights, strict=True))
+    pair = shop.pair()
     for number, age, plan, spend in shop.sql.execute("select id, age, plan, spend::float8 from shop where id < 20"):
-        margin = folded.weights @ [age, spend] + levels.get(f"1:{plan}", levels["1"]) + folded.intercept
-        expected = 1.0 / (1.0 + np.exp(-margin))
+        expected = pair.predict_one([age, spend], [plan])
         assert shop.one("select mempair_predict('churn', s) from shop s where id = %s", number) == pytest.approx(
             expected, abs=1e-12
         )

@@ -10,10 +10,10 @@ from typing import Final
 
 NOISE = ("tests/unit/test_noise.py",)
 KNOWN = ("tests/unit/test_known_noise.py",)
-STEP = ("tests/unit/test_step.py", *KNOWN)
+STEP = (*KNOWN, "tests/unit/test_step.py")
 FORGETTING = (*STEP, "tests/property/test_forgetting.py")
 ODOMETER = ("tests/unit/test_odometer.py", "tests/property/test_odometer_properties.py")
-MODEL = ("tests/unit/test_model.py", *KNOWN)
+MODEL = (*KNOWN, "tests/unit/test_model.py")
 BOUNDS = ("tests/unit/test_bounds.py",)
 CERTIFICATE = ("tests/integration/offline/test_certificate.py",)
 
@@ -103,7 +103,7 @@ MUTANTS: Final = (
         PAIR + "model.py",
         "self._odometer = self.odometer.spend(units)",
         "pass",
-        (*MODEL, "tests/property/test_pair.py"),
+        KNOWN,
     ),
     Mutant(
         "deletions count as ticks when they are priced",

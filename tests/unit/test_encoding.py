@@ -97,12 +97,12 @@ def test_declared_categories_are_taken() -> None:
     assert encoding.d == 1 + 2 + 1 + 1 + 1
 
 
-def test_the_folded_levels_name_feature_and_category() -> None:
+def test_what_is_served_is_sorted_by_feature() -> None:
     encoding = Encoding(encode.Encoding((Number(),), (Text(("a", "b")), Text(("1",)))), radius=2.0)
-    folded = encoding.fold(np.arange(7.0))
-    assert folded.levels == ["1:a", "1:b", "1", "2:1", "2"]
-    assert folded.level_weights.tolist() == [1.0, 1.5, 2.0, 2.5, 3.0]
-    assert (folded.weights.tolist(), folded.intercept) == ([0.5], 0.0)
+    served = encoding.serve(np.arange(7.0))
+    assert served["weights"].tolist() == [1.0 / 1024]
+    assert served["level_weights"].tolist() == [2.0, 3.0, 4.0, 5.0, 6.0]
+    assert (served["intercept"], served["radius"], served["shift"]) == (0.0, 2.0, 0.0)
 
 
 # ---- Targets. ----

@@ -54,8 +54,8 @@ def bits(pair: CertifiedPair) -> bytes:
 def check_it_learns(options: Options) -> None:
     # Then its raw predictions follow the target: they correlate with it.
     pair, x, y = learned(options)
-    folded = pair.folded()
-    assert np.corrcoef(x @ folded.weights + folded.intercept, y)[0, 1] > 0.5
+    assert pair.epoch is not None
+    assert np.corrcoef(pair.epoch.encoding.encode(x) @ pair.arrays.theta, y)[0, 1] > 0.5
 
 
 def check_one_by_one_is_the_same_as_many(options: Options) -> None:
@@ -220,7 +220,7 @@ def test_before_the_gate_a_prediction_is_refused_with_both_counts() -> None:
 def test_while_calibrating_there_is_no_budget_and_no_state() -> None:
     pair = CertifiedPair()
     pair.learn_one([1.0], 1.0)
-    for ask in (lambda: pair.odometer, lambda: pair.tally("clock"), lambda: pair.arrays, pair.folded, pair.capacity):
+    for ask in (lambda: pair.odometer, lambda: pair.tally("clock"), lambda: pair.arrays, pair.served, pair.capacity):
         with pytest.raises(ModelNotReady):
             ask()
     assert pair.samples_needed() == 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -100,10 +101,9 @@ def test_whatever_is_noised_is_a_function_of_the_anchor(worlds: list[Any]) -> No
         d = len(anchor)
         block = np.concatenate([np.zeros(2 * d), anchor, np.zeros(model["tau"])])
         assert bytes(state["block"]) == block.astype("<f8").tobytes()
-        folded = Epoch.from_json(model["constants"]).encoding.fold(anchor)
-        assert published["weights"] == folded.weights.tolist()
-        assert published["intercept"] == folded.intercept
-        assert published["level_weights"] == folded.level_weights.tolist()
+        for name, value in Epoch.from_json(model["constants"]).encoding.serve(anchor).items():
+            expected = json.loads(value) if name == "places" else np.asarray(value).tolist()
+            assert published[name] == expected, name
 
 
 def test_the_salt_of_an_attestation_goes_with_the_state_it_fixes(make_shop: Callable[..., Any]) -> None:
@@ -208,3 +208,29 @@ def test_the_constants_of_a_retrain_come_from_the_whole_table(make_shop: Callabl
     assert abs(before["encoding"]["integers"]["numbers"][0][0]) < 1
     assert 4_000 < centre < 10_000
     assert 2_500 <= shop.execute("select count(*) from mempair.reference_row")[0][0] <= 10_000
+
+
+# ---- One encoding for learning, serving and auditing. ----
+
+
+@pytest.mark.parametrize("target", ["left_us", "spend"])
+def test_rows_far_outside_are_served_as_they_would_be_learned(make_shop: Callable[..., Any], target: str) -> None:
+    features = ["age", "plan"] if target == "spend" else ["age", "spend", "plan"]
+    shop = make_shop(rows=1500, unlearner="passive", on_null="impute", gamma=1e9, target=target, features=features)
+    with psycopg.connect(shop.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        model = models.lease(connection, 1)
+        assert model is not None
+        pair = model.certified.pair
+    assert pair.ready
+    # Near, far, absurd and missing numbers; known, unknown and missing texts.
+    numbers = [0.3, -7.0, 1e6, -1e300, 5e-324, None]
+    for age in numbers:
+        for spend in numbers[:4]:
+            for plan in ("a", "never seen", None):
+                row: dict[str, Any] = {"age": age, "spend": spend, "plan": plan}
+                x = [np.nan if row[name] is None else row[name] for name in features if name != "plan"]
+                (served,) = shop.execute(
+                    "select mempair_predict('churn', jsonb_populate_record(null::customers, %s))", json.dumps(row)
+                )
+                assert served[0] == pytest.approx(pair.predict_one(x, [plan]), rel=1e-12)
