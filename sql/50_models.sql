@@ -32,6 +32,7 @@ create or replace function mempair.create_model(
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
     model mempair.model;
+    has_rows boolean;
 begin
     model.name := model_name;
     model.source := source;
@@ -75,7 +76,12 @@ begin
     perform mempair.store_schema(model);
     perform mempair.write_predict(source);
     if backfill then
-        perform mempair.enqueue_source(model.id);
+        if model.unlearner = 'exact' then  -- its constants come from a sample of the whole table, which is read once
+            execute format('select exists (select from %s)', source) into has_rows;
+            update mempair.model t set retrain_requested = 'the rows that were there' where t.id = model.id and has_rows;
+        else
+            perform mempair.enqueue_source(model.id);
+        end if;
     end if;
     perform mempair.apply_grants();
     return model.id;

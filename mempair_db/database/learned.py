@@ -59,7 +59,7 @@ def forget(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[st
     """Remove these keys."""
     if keys:
         wanted = list(keys)
-        values = {"model": model_id, "keys": wanted, "buckets": list(set(buckets(wanted).tolist()))}
+        values = {"model": model_id, "keys": wanted, "buckets": buckets(wanted).tolist()}
         connection.execute(query("forget_learned"), values)
 
 

@@ -37,6 +37,20 @@ PROMISE = [
     "categories",
 ]
 
+# The phases of a model, and what leads from one to another. Paused, to be retrained and failed are not among them:
+# those are said by columns of their own, so that none of them loses what another one says.
+TRANSITIONS = {
+    ("calibrating", "learning"): "enough rows: the constants are chosen",
+    ("calibrating", "ready"): "the same, and the gate opens at once",
+    ("learning", "ready"): "the gate opens",
+    ("ready", "learning"): "an exact model has lost so many rows that its gate closes",
+    ("learning", "exhausted"): "a certified model cannot afford the next deletion",
+    ("ready", "exhausted"): "the same",
+    ("learning", "calibrating"): "the table was truncated, or is read anew",
+    ("ready", "calibrating"): "the same",
+    ("exhausted", "calibrating"): "the same: this is what a retrain begins with",
+}
+
 
 @dataclass
 class Model:
@@ -53,6 +67,7 @@ class Model:
     serve_during_refresh: bool
     epoch: int
     version: int
+    deletions: int  # by noise, in the present epoch
     number_count: int
     text_count: int
     ledger_seq: int
@@ -110,15 +125,24 @@ class Model:
         self.epoch += 1
         self.promise = None
         self.engine = _engine(self.declared)
-        self.phase, self.reason = "calibrating", None
+        self.move("calibrating")
+
+    def move(self, phase: str, reason: str | None = None) -> None:
+        """Go to another phase, along one of the TRANSITIONS; `reason` says why an exhausted model is."""
+        if phase != self.phase and (self.phase, phase) not in TRANSITIONS:
+            raise ValueError(f"model {self.name} cannot go from {self.phase} to {phase}")
+        self.phase, self.reason = phase, reason
 
     def promised(self) -> None:
         """Freeze what this epoch promises: its constants are chosen."""
         self.promise = dict(self.declared)
 
 
-def lease(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
-    """Lock the model's state row for this transaction and load it; None while another worker has it."""
+def lease(connection: psycopg.Connection[Any], model_id: int, *, load: bool = True) -> Model | None:
+    """Lock the model's state row for this transaction and load it; None while another worker has it.
+
+    Who reads the table anew need not load the old state, and so can mend one that cannot be read.
+    """
     return _load(connection, model_id, query("look") + "\n" + query("lock_state"))
 
 
@@ -138,7 +162,7 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str) ->
     if promise is not None and "categories" not in promise:  # begun before promises had them
         promise = promise | {"categories": declared["categories"]}
     engine = _engine(declared if promise is None else promise)
-    if row["constants"] is not None:
+    if load and row["constants"] is not None:
         engine.load(connection, row)
     return Model(
         id=row["id"],
@@ -152,6 +176,7 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str) ->
         serve_during_refresh=row["serve_during_refresh"],
         epoch=row["epoch"],
         version=row["version"],
+        deletions=row["deletions"],
         number_count=len(row["numeric_features"]),
         text_count=len(row["text_features"]),
         ledger_seq=row["ledger_seq"],

@@ -162,10 +162,10 @@ class Sums:
     @classmethod
     def from_bytes(cls, data: bytes, classes: int, d: int) -> Sums:
         """Unpack what `to_bytes` packed."""
+        expected = 8 * (4 + classes * d + classes * d * (d + 1) // 2)
+        if len(data) != expected:
+            raise ValueError(f"sums of {classes} × {d} have {expected} bytes, not {len(data)}")
         values = np.frombuffer(data, "<i8").astype(np.int64)
-        expected = 4 + classes * d + classes * d * (d + 1) // 2
-        if len(values) != expected:
-            raise ValueError(f"sums of {classes} × {d} have {expected} numbers, not {len(values)}")
         counts, g, triangles = np.split(values, (4, 4 + classes * d))
         H = np.zeros((classes, d, d), np.int64)
         rows, columns = np.triu_indices(d)

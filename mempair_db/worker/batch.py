@@ -78,12 +78,12 @@ def net(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> 
     is_exact = isinstance(model.engine, Exact)
     reasons = unusable(changes, impute=model.imputes, regression=model.regression, infinite=is_exact)
     prints = fingerprints(model.secret, changes.x, changes.y, changes.c)
-    known = learned.find(connection, model.id, changes.keys_of(queue.DELETE) + changes.keys_of(queue.INSERT)[:1])
-    reduced = plan(changes, prints, known, reasons)
-    if reduced.repeated or known:  # a row that was updated, or a table that was loaded anew beneath the model
-        known = learned.find(connection, model.id, changes.keys)
-        reduced = plan(changes, prints, known, reasons)
-    return prints, reduced
+    deleted = set(changes.keys_of(queue.DELETE))
+    new = [key for key in changes.keys_of(queue.INSERT) if key not in deleted]
+    known = learned.find(connection, model.id, [*deleted, *new[:1]])
+    if new and new[0] in known:  # rare: capture sees a row again only if the table was loaded anew beneath the model
+        known = learned.find(connection, model.id, [*deleted, *new])
+    return prints, plan(changes, prints, known, reasons)
 
 
 def request_retrain(connection: psycopg.Connection[Any], model: Model, why: str, record: Record) -> None:

@@ -84,7 +84,7 @@ def start_epoch(model: Model, rows: Changes, record: Record) -> None:
     epoch = calibrate(pair.parameters, rows.x, rows.c, rows.y, declared=declared, number=model.epoch)
     pair.start(epoch)
     model.promised()
-    model.phase, model.reason = "learning", None
+    model.move("learning")
     model.certified.checkpoint, model.certified.new_checkpoint = None, True
     detail = f"lambda={epoch.constants.lam:.6g} d={epoch.d} rho={epoch.cap / UNITS:.6g}"
     record.enter("calibrated", rows=epoch.calibration_rows, rho_cap=epoch.cap, detail=detail)
@@ -125,7 +125,7 @@ def _step(model: Model, events: Changes, prints: Prints, record: Record, encodin
     if pair.ready and not was_ready:
         record.enter("gate_opened", rows=pair.tally("rows"))
         record.note(f"gate opened after {pair.tally('rows')} rows")
-    model.phase = "ready" if pair.ready else "learning"
+    model.move("ready" if pair.ready else "learning")
     return learned.pack(model.id, events.take(inserted).keys, prints[inserted], clock + 1, encoding)
 
 
@@ -146,13 +146,13 @@ def _exhaust(model: Model, record: Record) -> None:
     """Say that the next deletion does not fit; it is served by a retrain, or waits for one, as the policy says."""
     pair = model.certified.pair
     if pair.price(pair.tally("clock")) == 0:
-        model.reason = "certified noise would cost more than gamma allows at this number of rows"
+        reason = "certified noise would cost more than gamma allows at this number of rows"
     else:
-        model.reason = f"the deletion budget is spent after {pair.odometer.deletions} deletions"
-    model.phase = "exhausted"
+        reason = f"the deletion budget is spent after {pair.odometer.deletions} deletions"
+    model.move("exhausted", reason)
     if model.on_exhausted == "retrain":
-        model.retrain_requested = model.reason
+        model.retrain_requested = reason
     else:
         pair.ready = False  # a model that halts predicts no more, until it is retrained
-    record.enter("exhausted", rho_cap=pair.odometer.cap, detail=model.reason)
-    record.note(f"exhausted: {model.reason}")
+    record.enter("exhausted", rho_cap=pair.odometer.cap, detail=reason)
+    record.note(f"exhausted: {reason}")

@@ -35,17 +35,16 @@ Learned = Mapping[
 class Plan:
     """What a batch comes to. Numbers are positions in its `Changes`."""
 
-    learn: list[int] | range = field(default_factory=list)
+    learn: list[int] = field(default_factory=list)
     unlearn: list[int] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)  # of those to unlearn, the rows that are not there any more
     cancelled: list[tuple[int, str]] = field(default_factory=list)  # deletions that need nothing, and why
     rejected: list[tuple[int, str]] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)  # deletions whose other half may come later
-    repeated: bool = False  # some of the rejected were learned already
     mismatch: str | None = None
 
     @property
-    def events(self) -> list[int] | range:
+    def events(self) -> list[int]:
         """What is to be applied, in the order of capture."""
         return self.learn if not self.unlearn else sorted([*self.learn, *self.unlearn])
 
@@ -55,14 +54,21 @@ def plan(changes: Changes, prints: Prints, learned: Learned, reasons: Sequence[s
     result = Plan()
     usual = not learned and not (changes.op == DELETE).any() and not any(reasons)
     if usual and len(set(changes.keys)) == len(changes):
-        result.learn = range(len(changes))  # the usual batch: new rows only
+        result.learn = list(range(len(changes)))  # the usual batch: new rows only
         return result
     together: dict[str, list[int]] = {}
     for i, key in enumerate(changes.keys):
         together.setdefault(key, []).append(i)
     is_delete, marks = (changes.op == DELETE).tolist(), prints.tolist()
     for key, events in together.items():
-        _net(result, changes.complete, is_delete, marks, reasons, learned.get(key, ()), events)
+        known = learned.get(key, ())
+        if len(events) == 1 and is_delete[events[0]] and list(known) == [marks[events[0]]]:
+            result.unlearn.append(events[0])  # the usual deletion
+            result.gone.add(events[0])
+        elif len(events) == 1 and not is_delete[events[0]] and not known and not reasons[events[0]]:
+            result.learn.append(events[0])  # the usual insertion
+        else:
+            _net(result, changes.complete, is_delete, marks, reasons, known, events)
     return result
 
 
@@ -114,7 +120,7 @@ def _settle(
     if new is not None and reasons[new]:
         result.rejected.append((new, reasons[new]))
     elif new is not None:
-        result.learn.append(new)  # type: ignore[union-attr]
+        result.learn.append(new)
     if sum(has.values()) == 0 and had:
         result.gone.add(result.unlearn[-1])
     elif sum(has.values()) == 0 and deletions:
@@ -126,10 +132,9 @@ def _repeated(result: Plan, had: Counter[int | None], has: Counter[int | None], 
     if len(+has) > 1:
         result.mismatch = "a row came again with other values, though its deletion was never captured"
         return
-    result.repeated = True
     again = insertions if had else insertions[1:]
     if not had:
-        result.learn.append(insertions[0])  # type: ignore[union-attr]
+        result.learn.append(insertions[0])
     result.rejected += [(i, "already learned") for i in again]
 
 

@@ -54,7 +54,7 @@ def read(
     record.enter("calibrated", rows=engine.reference_rows, detail=detail)
     record.note(f"epoch {model.epoch}: {detail}")
     ready = engine.ready
-    model.phase = "ready" if ready else "learning"
+    model.move("ready" if ready else "learning")
     if ready:
         record.enter("gate_opened", rows=total.n)
     return total.n

@@ -44,7 +44,7 @@ def read(connection: psycopg.Connection[Any], model: Model, record: Record, give
         if stepping is not None:
             learned.enter(connection, stepping.result())
     connection.execute(query("close_source"))
-    model.phase = "ready" if pair.ready else "learning"
+    model.move("ready" if pair.ready else "learning")
     if pair.ready:
         record.enter("gate_opened", rows=pair.tally("rows"))
     return int(pair.tally("rows"))

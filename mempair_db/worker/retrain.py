@@ -37,7 +37,7 @@ def retrain(
     """
     with connection.transaction():
         connection.execute(query("own_limits"))
-        model = models.lease(connection, model_id)
+        model = models.lease(connection, model_id, load=False)
         if model is None or model.paused or (model.retrain_requested or why) is None:
             return Outcome()
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
@@ -46,7 +46,7 @@ def retrain(
         connection.execute(query("adopt_schema"), {"model": model.id})
         connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)
-        why, before = model.retrain_requested or why, _deletions_by_noise(model)
+        why, before = model.retrain_requested or why, model.deletions
         pending = connection.execute(model.statement("pending_deletions")).fetchall()
         known = set(learned.find(connection, model.id, [key for key, _, _ in pending]))
         point("retrain began")
@@ -75,12 +75,6 @@ def retrain(
         return Outcome()
     point("committed")
     return record.outcome
-
-
-def _deletions_by_noise(model: Model) -> int:
-    if isinstance(model.engine, Exact) or not model.engine.begun:
-        return 0
-    return model.engine.pair.odometer.deletions
 
 
 def _enter_deletions(

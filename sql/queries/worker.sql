@@ -90,18 +90,22 @@ from mempair.learned l
 where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
 
 -- forget_learned --
--- Whatever shared a row with them is written again without them. (unnest of several arrays is Postgres' own, always.)
-with touched as (
-    delete from mempair.learned_keys l
-    where l.model_id = %(model)s and l.bucket = any (%(buckets)s::integer[]) and l.keys && %(keys)s::text[]
-    returning l.bucket, l.keys, l.prints, l.ticks
+-- Whatever shared a row with them is written again without them; bucket by bucket, so that many keys are not compared with
+-- all of them. (unnest of several arrays is Postgres' own, always.)
+with gone as (
+    select k.bucket, pg_catalog.array_agg(k.key) as keys from unnest(%(keys)s::text[], %(buckets)s::integer[]) as k(key, bucket)
+    group by k.bucket
+), touched as (
+    delete from mempair.learned_keys l using gone g
+    where l.model_id = %(model)s and l.bucket = g.bucket and l.keys && g.keys
+    returning l.bucket, l.keys, l.prints, l.ticks, g.keys as gone
 )
 insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
 select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key),
        case when pg_catalog.bool_and(t.prints is not null) then pg_catalog.array_agg(u.fingerprint) end,
        case when pg_catalog.bool_and(t.ticks is not null) then pg_catalog.array_agg(u.tick) end
 from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
-where u.row_key <> all (%(keys)s::text[])
+where u.row_key <> all (t.gone)
 group by t.bucket, t.prints is null, t.ticks is null
 
 -- forget_all_learned --
