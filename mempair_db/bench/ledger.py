@@ -116,7 +116,7 @@ def _verify(dsn: str, entries: int) -> tuple[list[dict[str, Any]], list[bytes]]:
             ),
             "Python, connected": _seconds(lambda: _drain(verify.ledger_rows(connection, 1))),
         }
-        leaves.extend(merkle.leaf_hash(row[12]) for row in verify.ledger_rows(connection, 1))
+        leaves.extend(merkle.leaf_hash(row.body) for row in verify.ledger_rows(connection, 1))
         _export(connection, file)
         read["Python, Parquet file"] = _seconds(lambda: _drain(verify.parquet_rows(file)))
         for (where, base), work in zip(read.items(), (server, python, parquet), strict=True):

@@ -49,9 +49,9 @@ def issue(
     for entry in verify.ledger_rows(connection, document["model_id"]):
         if not auditor.feed([entry]):
             break
-        leaves.append(merkle.leaf_hash(entry[12]))
-        if entry[3] == "retrained":
-            retrains[entry[4]] = Entry(*entry[:12])
+        leaves.append(merkle.leaf_hash(entry.body))
+        if entry.kind == "retrained":
+            retrains[entry.epoch] = Entry(*entry[:12])
     ((_, _, counters),) = verify.find(connection, name)
     auditor.finish(counters).require(name)  # never certify a ledger that does not hold
     for deletion in document["deletions"]:

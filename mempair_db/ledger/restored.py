@@ -85,7 +85,7 @@ def _models(file: Path) -> list[tuple[int, str]]:
 
 
 def _compare(connection: psycopg.Connection[Any], file: Path, number: int, model: str, here: int) -> Behind:
-    hashes = [bytes(row[14]) for row in verify.parquet_rows(file, number)]
+    hashes = [bytes(row.hash) for row in verify.parquet_rows(file, number)]
     shared = 0
     for seq, digest in connection.execute(query("ledger_hashes"), {"model": number}).fetchall():
         if seq > len(hashes) or hashes[seq - 1] != bytes(digest):

@@ -9,7 +9,7 @@ whole chain *and* the model's counters passes all of them: that is what signed c
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -24,15 +24,31 @@ from mempair_db.ledger import merkle
 from mempair_db.ledger.entry import GENESIS, chain, encode, microseconds
 from mempair_db.ledger.notes import Checkpoint
 
-COLUMNS: Final = (
-    *("model_id", "seq", "at", "kind", "epoch", "clock", "rows", "rho", "rho_spent", "rho_cap", "tag", "detail"),
-    *("body", "prev", "hash"),
-)
 CHUNK: Final = 20_000
 SKEW: Final = 300_000_000  # microseconds that the clocks of server and workers may differ by
 
-Row = Sequence[Any]
-"""The columns of `COLUMNS`; `at` is a time or its microseconds since 1970."""
+
+class Row(NamedTuple):
+    """An entry as it is stored, with its hashes; a bad one may have anything in it."""
+
+    model_id: int
+    seq: int
+    at: datetime | int  # a time, or its microseconds since 1970
+    kind: str
+    epoch: int
+    clock: int
+    rows: int
+    rho: int
+    rho_spent: int
+    rho_cap: int | None
+    tag: bytes | None
+    detail: str | None
+    body: bytes
+    prev: bytes
+    hash: bytes
+
+
+COLUMNS: Final = Row._fields
 
 
 class Counters(NamedTuple):
@@ -88,9 +104,9 @@ class Auditor:
         for row in rows:
             problem = self._problem(row)
             if problem is not None:
-                return self._fail(row[1], problem)
+                return self._fail(row.seq, problem)
             self.verdict.entries += 1
-            self.tree.add(merkle.leaf_hash(row[12]))
+            self.tree.add(merkle.leaf_hash(row.body))
             if self._wanted and not self._check_checkpoints():
                 return False
         return True
@@ -128,57 +144,45 @@ class Auditor:
 
     def _problem(self, row: Row) -> str | None:
         """Say what is wrong with the next entry, and take it into the sums."""
-        model_id, seq, at, _, epoch, *_, body, prev, hash_ = row
-        self._model_id = self._model_id or model_id
+        self._model_id = self._model_id or row.model_id
         problem = None
-        if model_id != self._model_id:
+        if row.model_id != self._model_id:
             problem = "it is of another model"
-        elif seq != self.verdict.entries + 1:
+        elif row.seq != self.verdict.entries + 1:
             problem = "entries are missing before this one"
-        elif body != _encoded(row):
+        elif row.body != _encoded(row):
             problem = "its body is not that of its columns"
-        elif prev != self._head:
+        elif row.prev != self._head:
             problem = "it does not follow from the entry before"
-        elif hash_ != chain(prev, body):
+        elif row.hash != chain(row.prev, row.body):
             problem = "its hash is not that of its body"
-        elif epoch < self._epoch:
+        elif row.epoch < self._epoch:
             problem = "its epoch is before that of the entry before"
-        elif _moment(at) < self._latest - SKEW:
+        elif _moment(row.at) < self._latest - SKEW:
             problem = "it is older than an entry before it"
         if problem is not None:
             return problem
-        self._head, self._latest = hash_, max(self._latest, _moment(at))
-        if epoch > self._epoch:
-            self._epoch, self._clock, self._spent, self._deletions, self._cap = epoch, 0, 0, 0, None
+        self._head, self._latest = row.hash, max(self._latest, _moment(row.at))
+        if row.epoch > self._epoch:
+            self._epoch, self._clock, self._spent, self._deletions, self._cap = row.epoch, 0, 0, 0, None
             self._timeless = False
-        return self._sums(*row[3:12])
+        return self._sums(row)
 
-    def _sums(
-        self,
-        kind: str,
-        _epoch: int,
-        clock: int,
-        rows: int,
-        rho: int,
-        rho_spent: int,
-        rho_cap: int | None,
-        _tag: bytes | None,
-        detail: str | None,
-    ) -> str | None:
-        self._spent += rho
-        if rho_spent != self._spent:
+    def _sums(self, row: Row) -> str | None:
+        self._spent += row.rho
+        if row.rho_spent != self._spent:
             return "its running total is not the sum"
-        if kind == "calibrated":
-            self._cap, self._timeless = rho_cap, (detail or "").startswith("exact")
-        elif rho_cap is not None and rho_cap != self._cap:
+        if row.kind == "calibrated":
+            self._cap, self._timeless = row.rho_cap, (row.detail or "").startswith("exact")
+        elif row.rho_cap is not None and row.rho_cap != self._cap:
             return "its cap is not that of its epoch"
-        if rho and (self._cap is None or rho_spent > self._cap):
+        if row.rho and (self._cap is None or row.rho_spent > self._cap):
             return "it spends more than its epoch's cap"
-        if kind in ("learned", "retrained") and not self._timeless:
-            self._clock += rows
-            if clock != self._clock:
+        if row.kind in ("learned", "retrained") and not self._timeless:
+            self._clock += row.rows
+            if row.clock != self._clock:
                 return "its clock is not the number of rows learned"
-        elif kind == "unlearned" and rho:
+        elif row.kind == "unlearned" and row.rho:
             self._deletions += 1
         return None
 
@@ -208,7 +212,7 @@ def ledger_rows(connection: psycopg.Connection[Any], model_id: int) -> Iterator[
     with connection.cursor(name="mempair_ledger", binary=True) as cursor:
         cursor.itersize = CHUNK
         cursor.execute(query("ledger_entries"), {"model": model_id})
-        yield from cursor
+        yield from map(Row._make, cursor)
 
 
 def find(connection: psycopg.Connection[Any], name: str | None = None) -> list[tuple[int, str, Counters | None]]:
@@ -216,7 +220,7 @@ def find(connection: psycopg.Connection[Any], name: str | None = None) -> list[t
     found = connection.execute(query("ledger_models"), {"name": name}).fetchall()
     if name is not None and not found:
         raise errors.UnknownModel(f"It was called {name!r}.", remedy="`mempair model list` lists them.")
-    return [(row[0], row[1], Counters(*row[2:]) if row[2] is not None else None) for row in found]
+    return [(number, model, Counters(*rest) if rest[0] is not None else None) for number, model, *rest in found]
 
 
 def verify_database(connection: psycopg.Connection[Any], name: str, checkpoints: Iterable[Checkpoint] = ()) -> Verdict:
@@ -235,7 +239,7 @@ def parquet_rows(path: Path | str, model_id: int | None = None) -> Iterator[Row]
         statement = f"select {columns} from read_parquet($1) where $2 is null or model_id = $2 order by model_id, seq"  # noqa: S608
         found = duck.execute(statement, [str(path), model_id])
         while chunk := found.fetchmany(CHUNK):
-            yield from chunk
+            yield from map(Row._make, chunk)
 
 
 def parquet_models(path: Path | str) -> list[tuple[int, str]]:
