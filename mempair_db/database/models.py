@@ -143,7 +143,7 @@ def lease(connection: psycopg.Connection[Any], model_id: int, *, load: bool = Tr
 
     Who reads the table anew need not load the old state, and so can mend one that cannot be read.
     """
-    return _load(connection, model_id, query("look") + "\n" + query("lock_state"))
+    return _load(connection, model_id, query("look") + "\n" + query("lock_state"), load)
 
 
 def look(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
@@ -151,7 +151,7 @@ def look(connection: psycopg.Connection[Any], model_id: int) -> Model | None:
     return _load(connection, model_id, query("look"))
 
 
-def _load(connection: psycopg.Connection[Any], model_id: int, statement: str) -> Model | None:
+def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, load: bool = True) -> Model | None:
     row = connection.cursor(row_factory=dict_row).execute(statement, {"model": model_id}, binary=True).fetchone()
     if row is None:
         return None
