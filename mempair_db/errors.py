@@ -61,6 +61,12 @@ class NotInstalled(MempairError):
     exit_code = 3
 
 
+class SchemaMismatch(MempairError):
+    """Schema mempair of this database and this mempair_db do not fit together."""
+
+    exit_code = 6
+
+
 class NoKey(MempairError):
     """The table has no usable key."""
 

@@ -1,6 +1,7 @@
 """The command line: one function per command. Data goes to stdout, messages to stderr.
 
-Exit codes: 0 fine, 1 failed, 2 usage, 3 not installed, 4 exhausted, 5 verification failed.
+Exit codes: 0 fine, 1 failed, 2 usage, 3 not installed, 4 exhausted, 5 verification failed, 6 schema
+and mempair_db do not fit together.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from mempair_db.database import revision
 from mempair_db.errors import MempairError, NotInstalled, UnsafeSearchPath
 
 # What Postgres says about mempair.<anything> where the schema is missing: no such schema, table or function.
@@ -16,12 +17,17 @@ MISSING = {"3F000", "42P01", "42883"}
 
 
 @contextmanager
-def connect(dsn: str, *, autocommit: bool = False, application_name: str = "mempair") -> Iterator[psycopg.Connection]:
-    """Connect; commit at the end of the block, roll back if it fails, and translate what it raises."""
-    with (
-        translated(),
-        psycopg.connect(dsn, autocommit=autocommit, application_name=application_name) as connection,
-    ):
+def connect(
+    dsn: str, *, autocommit: bool = False, application_name: str = "mempair", checked: bool = True
+) -> Iterator[psycopg.Connection]:
+    """Connect; commit at the end of the block, roll back if it fails, and translate what it raises.
+
+    `checked`: only to a database whose schema mempair fits this code.
+    """
+    with translated(), psycopg.connect(dsn, autocommit=True, application_name=application_name) as connection:
+        if checked:
+            revision.require(connection)
+        connection.autocommit = autocommit
         try:
             yield connection
         except psycopg.Error as error:

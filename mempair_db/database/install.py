@@ -2,56 +2,57 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
+import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 from alembic import command
 from alembic.config import Config
-from psycopg import sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from mempair_db.database import revision
 from mempair_db.database.connect import connect, translated
-from mempair_db.database.resources import directory, sql_files
+from mempair_db.database.resources import directory, stamp
+from mempair_db.errors import SchemaMismatch
 
 
 def install(dsn: str) -> None:
     """Install schema mempair or bring it up to date, in one transaction."""
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=NullPool)
+    steps = runpy.run_path(str(directory("migrations") / "steps.py"))
     with translated(), _unwrapped(), engine.begin() as connection:
-        _execute(connection, _read("install/before.sql"))
-        command.upgrade(_alembic(connection=connection), "head")
-        for file in sql_files():
-            _execute(connection, file.read_text(encoding="utf-8"))
-        _execute(connection, _versions())
-        _execute(connection, _read("install/after.sql"))
+        steps["execute"](connection, steps["before"]())  # waits for other installers: Alembic knows one at a time
+        if not _migrate(connection):  # no revision brought the functions along
+            steps["execute"](connection, steps["functions"]())
 
 
 def uninstall(dsn: str) -> None:
     """Remove everything: triggers on users' tables, overloads in public, the schema and what it learned."""
-    with connect(dsn) as connection:
-        connection.execute(_read("install/uninstall.sql"))
+    with connect(dsn, checked=False) as connection:
+        connection.execute((directory("sql") / "install/uninstall.sql").read_text(encoding="utf-8"))
 
 
 def script() -> str:
     """Return what install() does to an empty database, as one script for psql."""
     output = io.StringIO()
     command.upgrade(_alembic(output=output), "head", sql=True)
-    parts = [
-        "\\set ON_ERROR_STOP on",
-        "begin;",
-        _read("install/before.sql"),
-        output.getvalue(),
-        *(file.read_text(encoding="utf-8") for file in sql_files()),
-        _versions(),
-        _read("install/after.sql"),
-        "commit;",
-    ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return output.getvalue()
+
+
+def _migrate(connection: Connection) -> bool:
+    """Run the revisions that are missing; False if none was."""
+    driver = connection.connection.driver_connection
+    found = revision.installed(driver) if driver else None
+    if found and revision.compare(found, stamp()) > 0:
+        facts = f"The database is at {found.revision} of release {found.release}."
+        raise SchemaMismatch(facts, remedy=revision.UPGRADE)
+    ran: list[object] = []
+    command.upgrade(_alembic(connection=connection, on_version_apply=lambda **step: ran.append(step)), "head")
+    return bool(ran)
 
 
 @contextmanager
@@ -67,21 +68,3 @@ def _alembic(**attributes: object) -> Config:
     config = Config(attributes=attributes)
     config.set_main_option("script_location", str(directory("migrations")).replace("%", "%%"))
     return config
-
-
-def _execute(connection: Connection, text: str) -> None:
-    # Without parameters neither ':name' nor '%' in the SQL is taken for a placeholder.
-    connection.execution_options(no_parameters=True).exec_driver_sql(text)
-
-
-def _read(name: str) -> str:
-    return (directory("sql") / name).read_text(encoding="utf-8")
-
-
-def _versions() -> str:
-    """Return the statement that records which version of each file is installed."""
-    rows = [
-        sql.SQL("({}, {})").format(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sql_files()
-    ]
-    statement = sql.SQL("delete from mempair.installed; insert into mempair.installed (file, hash) values {};")
-    return statement.format(sql.SQL(", ").join(rows)).as_string(None)

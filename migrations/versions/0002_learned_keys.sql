@@ -24,5 +24,19 @@ select l.model_id, l.bucket, u.row_key, u.tick
 from mempair.learned_keys l, unnest(l.keys, l.ticks) as u(row_key, tick);
 comment on view mempair.learned is 'The learned rows one by one. To find some of them by key, ask for their buckets as well.';
 
--- It returns one more column now, which CREATE OR REPLACE cannot do; what depends on it is made again after this.
-drop function if exists mempair.pending(integer) cascade;
+-- It returns one more column now, which CREATE OR REPLACE cannot do. The view that reads it is replaced in place, since
+-- users' views may be built on it; 80_views.sql has the rest.
+do $$
+begin
+    if to_regclass('mempair.model_status') is not null then
+        create or replace view mempair.model_status as
+        select m.name as model, m.source, m.status, m.reason, s.epoch, s.clock, s.rows_learned, p.samples, p.needed,
+               null::bigint as pending_changes, null::bigint as pending_deletions,
+               null::timestamptz as oldest_pending_deletion, s.spent as rho_spent, s.cap as rho_cap, s.deletions,
+               p.published_at as last_published, m.id as model_id
+        from mempair.model m
+        join mempair.state s on s.model_id = m.id
+        join mempair.published p on p.model_id = m.id;
+    end if;
+end $$;
+drop function if exists mempair.pending(integer);

@@ -47,6 +47,7 @@ begin
             alter column y type float8[] using case when op <> 3 then array[y] end,
             alter column subjects type text[] using case when subjects is not null then array[subjects] end,
             alter column keys set storage external,
+            alter column x set storage external,
             alter column y set storage external,
             alter column c set storage external,
             replica identity full', queue.name);

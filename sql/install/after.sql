@@ -1,3 +1,26 @@
+-- An older version's function with other parameters would make calls ambiguous. Without cascade: if something of the
+-- user's is built on it, Postgres says what, and nothing changes. Those for rows of a user's table are written anew below.
+do $$
+declare
+    stale text;
+begin
+    with ours as (
+        select p.oid, p.proname,
+               (p.oid || p.ctid::text) = any (string_to_array(current_setting('mempair.functions_before', true), ' ')) is true
+               and not exists (
+                   select from pg_type t join pg_class c on c.oid = t.typrelid
+                   where t.oid = any (p.proargtypes) and c.relnamespace <> p.pronamespace) as is_old
+        from pg_proc p where p.pronamespace = 'mempair'::regnamespace
+    )
+    select string_agg(o.oid::regprocedure::text, ', ') into stale
+    from ours o
+    where o.is_old and (o.proname in ('write_partition_functions')
+                        or exists (select from ours n where n.proname = o.proname and not n.is_old));
+    if stale is not null then
+        execute format('drop function %s', stale);
+    end if;
+end $$;
+
 -- Nothing of ours is for everybody: readers are granted what they need, object by object.
 revoke all on all tables in schema mempair from public;
 revoke all on all sequences in schema mempair from public;

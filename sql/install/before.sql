@@ -35,4 +35,13 @@ begin
         create schema mempair;
         comment on schema mempair is 'mempair_db: tables that learn on INSERT and provably forget on DELETE';
     end if;
+    -- Revisions had bare numbers once, which are not ours alone in a user's own history.
+    if pg_catalog.to_regclass('mempair.alembic_version') is not null then
+        update mempair.alembic_version set version_num = 'mempair_' || version_num where version_num ~ '^[0-9]{4}$';
+    end if;
 end $$;
+
+-- The functions there are, for after.sql: ctid changes with every CREATE OR REPLACE.
+select set_config('mempair.functions_before', coalesce(string_agg(p.oid || p.ctid::text, ' '), ''), true)
+from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = 'mempair';

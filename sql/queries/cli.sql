@@ -1,5 +1,11 @@
 -- The command line's queries. They use what any client can use: functions and views of schema mempair.
 
+-- installed_stamp --
+-- Whether there is a schema, and which. Asked before anything is known of the session: so without operators, which could
+-- be somebody else's.
+select pg_catalog.to_regnamespace('mempair') is not null,
+       pg_catalog.obj_description(pg_catalog.to_regclass('mempair.alembic_version'), 'pg_class')
+
 -- cli_create_model --
 select mempair.create_model(
     model_name => %(model_name)s, source => %(source)s::text::regclass, target => %(target)s,

@@ -10,11 +10,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
 from mempair_db.database import learned
 from mempair_db.database.connect import connect
@@ -22,50 +19,7 @@ from mempair_db.database.install import install, script, uninstall
 from mempair_db.database.resources import directory
 from mempair_db.embedded import binaries
 from mempair_db.errors import NotInstalled, UnsupportedRelation
-
-# Everything that says what the database is, without oids, which differ between databases.
-SNAPSHOT = """
-with mine as (select oid, nspname from pg_namespace where nspname in ('mempair', 'public'))
-select 'schema', nspname, obj_description(n.oid, 'pg_namespace'), null
-from pg_namespace n where nspname !~ '^pg_' and nspname <> 'information_schema'
-union all
-select 'relation', c.oid::regclass::text, concat_ws(' ', c.relkind, c.relpersistence, c.reloptions, c.relacl,
-       pg_get_viewdef(c.oid), pg_get_indexdef(c.oid)), obj_description(c.oid, 'pg_class')
-from pg_class c join mine on mine.oid = c.relnamespace
-union all
-select 'column', a.attrelid::regclass || '.' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),
-       a.attnotnull, a.attstorage, a.attidentity, a.attnum, pg_get_expr(d.adbin, d.adrelid)),
-       col_description(a.attrelid, a.attnum)
-from pg_attribute a join pg_class c on c.oid = a.attrelid join mine on mine.oid = c.relnamespace
-left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum where a.attnum > 0
-union all
-select 'constraint', conrelid::regclass || '.' || conname, pg_get_constraintdef(k.oid), null
-from pg_constraint k join mine on mine.oid = k.connamespace
-union all
-select 'trigger', tgrelid::regclass || '.' || tgname, pg_get_triggerdef(t.oid), tgenabled::text
-from pg_trigger t where not tgisinternal
-union all
-select 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid), p.proacl::text
-from pg_proc p join mine on mine.oid = p.pronamespace
-order by 1, 2, 3, 4
-"""
-
-
-def snapshot(dsn: str) -> list[tuple[str, ...]]:
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(SNAPSHOT).fetchall()
-        for table in ("installed", "alembic_version"):
-            if connection.execute("select to_regclass(%s)", [f"mempair.{table}"]).fetchone() != (None,):
-                rows += connection.execute(f"select * from mempair.{table} order by 1").fetchall()
-    return rows
-
-
-def migrate(dsn: str, revision: str) -> None:
-    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=NullPool)
-    with engine.begin() as connection:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(directory("migrations")))
-        command.upgrade(config, revision)
+from tests.snapshot import migrate, snapshot
 
 
 def test_installing_twice_is_installing_once(database: str) -> None:
@@ -86,8 +40,6 @@ def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_databa
     config = Config()
     config.set_main_option("script_location", str(directory("migrations")))
     revisions = [each.revision for each in ScriptDirectory.from_config(config).walk_revisions()]
-    with psycopg.connect(empty_database) as connection:
-        connection.execute((directory("sql") / "install/before.sql").read_text())
     for revision in reversed(revisions):
         migrate(empty_database, revision)
     install(empty_database)
@@ -95,9 +47,7 @@ def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_databa
 
 
 def test_an_upgrade_keeps_what_was_learned(empty_database: str) -> None:
-    with psycopg.connect(empty_database) as connection:
-        connection.execute((directory("sql") / "install/before.sql").read_text())
-    migrate(empty_database, "0001")
+    migrate(empty_database, "mempair_0001")
     rows = [(model, f"key {tick}", tick) for model in (1, 2) for tick in range(1, 5001)]
     statement = "copy mempair.learned (model_id, row_key, tick) from stdin"
     with psycopg.connect(empty_database) as connection, connection.cursor().copy(statement) as copy:
@@ -155,9 +105,7 @@ values (2, '9', '{1}', '{pro}', 1, '2026-01-02', 'me');
 
 
 def test_an_upgrade_keeps_changes_that_wait_and_capture_goes_on(empty_database: str) -> None:
-    with psycopg.connect(empty_database) as connection:
-        connection.execute((directory("sql") / "install/before.sql").read_text())
-    migrate(empty_database, "0002")
+    migrate(empty_database, "mempair_0002")
     with psycopg.connect(empty_database) as connection:
         connection.execute(OLD_MODEL)
     install(empty_database)

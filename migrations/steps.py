@@ -1,0 +1,89 @@
+"""What a revision does, in our own Alembic environment or in a user's: its SQL file, and at the head all functions.
+
+Of the application only this is used: which files its functions are in, and the name of that version of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import context, op
+from psycopg import sql
+from sqlalchemy import Connection, text
+
+from mempair_db.database.resources import digest, directory, revision_of, revisions, sql_files, stamp
+
+SCHEMA = "mempair"
+
+# In a user's environment other revisions follow in the same transaction, with the search_path they had.
+KEEP_PATH = "select pg_catalog.set_config('mempair.search_path', pg_catalog.current_setting('search_path'), true);"
+RESTORE_PATH = "select pg_catalog.set_config('search_path', pg_catalog.current_setting('mempair.search_path'), true);"
+# As Alembic would make it.
+VERSION_TABLE = """
+create table if not exists mempair.alembic_version (
+    version_num varchar(32) not null, constraint alembic_version_pkc primary key (version_num));
+delete from mempair.alembic_version;
+"""
+
+
+def upgrade(script: Path) -> None:
+    """Do what one revision does; the newest one also applies the functions and views."""
+    steps = [script.with_suffix(".sql").read_text(encoding="utf-8")]
+    at_head = script.name == revisions()[-1].name
+    if not _in_our_environment():
+        if _is_there(revision_of(script)):
+            steps = []
+        record = sql.SQL("insert into mempair.alembic_version values ({});").format(revision_of(script))
+        steps += [VERSION_TABLE, record.as_string(None)] if steps else []
+        steps = [KEEP_PATH, before(), *steps, *([functions()] if at_head else []), RESTORE_PATH]
+    elif at_head:
+        steps.append(functions())
+    for step in steps:
+        run(step)
+
+
+def run(statements: str) -> None:
+    """Execute, or print in offline mode."""
+    if context.is_offline_mode():
+        context.get_context().impl.static_output(statements)
+    else:
+        execute(op.get_bind(), statements)
+
+
+def execute(connection: Connection, statements: str) -> None:
+    """Execute statements as they are: without parameters neither ':name' nor '%' is taken for a placeholder."""
+    connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
+
+
+def before() -> str:
+    """Return what comes before everything else: it makes the schema, and keeps a second installer waiting."""
+    return (directory("sql") / "install" / "before.sql").read_text(encoding="utf-8")
+
+
+def functions() -> str:
+    """Return the functions and views, and the note which version of them is installed."""
+    hashes = [sql.SQL("({}, {})").format(file.name, digest(file)) for file in sql_files()]
+    note = sql.SQL(
+        "delete from mempair.installed;\ninsert into mempair.installed (file, hash) values\n{};\n"
+        "comment on table mempair.alembic_version is {};"
+    )
+    parts = [file.read_text(encoding="utf-8") for file in sql_files()]
+    parts.append(note.format(sql.SQL(",\n").join(hashes), str(stamp())).as_string(None))
+    parts.append((directory("sql") / "install" / "after.sql").read_text(encoding="utf-8"))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _in_our_environment() -> bool:
+    return context.get_context().version_table_schema == SCHEMA
+
+
+def _is_there(revision: str) -> bool:
+    """Whether `mempair install` has been here before the user's own history."""
+    if context.is_offline_mode():
+        return False
+    connection = op.get_bind()
+    if connection.execute(text("select pg_catalog.to_regclass('mempair.alembic_version') is null")).scalar():
+        return False
+    found = connection.execute(text("select version_num from mempair.alembic_version")).scalar()
+    # The release 0.1.0 had bare numbers.
+    return found is not None and str(found)[-4:] >= revision[-4:]

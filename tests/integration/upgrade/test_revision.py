@@ -1,0 +1,81 @@
+"""A schema and a mempair_db that do not fit together: said when connecting, not by a raw SQL error later."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from mempair_db.database.connect import connect
+from mempair_db.database.install import install
+from mempair_db.database.resources import Stamp, stamp
+from mempair_db.errors import NotInstalled, SchemaMismatch
+from mempair_db.worker.loop import Worker
+from tests.conftest import Run
+from tests.snapshot import migrate, snapshot
+from tests.world import World
+
+NEWER = Stamp("mempair_9999", "9.0.0", "0" * 64)
+
+
+def pretend(dsn: str, which: Stamp) -> None:
+    """Let the database say that another version was installed last."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"comment on table mempair.alembic_version is '{which}'")
+
+
+def test_a_worker_and_a_command_name_an_older_schema_and_the_remedy(empty_database: str, mempair: Run) -> None:
+    migrate(empty_database, "mempair_0002")
+    for work in (Worker(empty_database).run_once, Worker(empty_database).run):
+        with pytest.raises(SchemaMismatch, match=r"0\.1\.0 or earlier.*mempair install"):
+            work()
+    code, _, message = mempair("status", "--dsn", empty_database)
+    assert (code, "mempair install" in message) == (6, True)
+    assert mempair("install", "--dsn", empty_database)[0] == 0
+    assert mempair("status", "--dsn", empty_database)[0] == 0
+
+
+def test_a_newer_schema_asks_for_a_newer_mempair_db_and_is_not_touched(database: str, mempair: Run) -> None:
+    pretend(database, NEWER)
+    with pytest.raises(SchemaMismatch, match=r"mempair_9999.*pip install --upgrade"):
+        Worker(database).run_once()
+    before = snapshot(database)
+    for command in ("status", "install"):
+        code, _, message = mempair(command, "--dsn", database)
+        assert (code, "pip install --upgrade" in message) == (6, True)
+    assert snapshot(database) == before
+
+
+def test_functions_of_an_older_release_are_brought_up_to_date(database: str) -> None:
+    before = snapshot(database)
+    pretend(database, stamp()._replace(release="0.0.9", functions="old"))
+    with pytest.raises(SchemaMismatch, match="mempair install"), connect(database):
+        pass
+    install(database)
+    assert snapshot(database) == before
+
+
+def test_newer_functions_of_the_same_revision_fit(database: str) -> None:
+    pretend(database, stamp()._replace(release="99.0", functions="new"))
+    with connect(database) as connection:
+        assert connection.execute("select count(*) from mempair.model_status").fetchone() == (0,)
+
+
+def test_roles_with_few_rights_are_told_as_well(world: World, superuser: object) -> None:
+    assert callable(superuser)
+    with psycopg.connect(superuser(world.dsn), autocommit=True) as connection:
+        connection.execute("drop role if exists few_rights")
+        connection.execute("create role few_rights login password 'few'")
+    world("select mempair.grant_role('few_rights', 'reader')")
+    reader = make_conninfo(world.dsn, user="few_rights", password="few")
+    with connect(reader) as connection:
+        connection.execute("select * from mempair.model_status")
+    pretend(world.dsn, NEWER)
+    with pytest.raises(SchemaMismatch), connect(reader):
+        pass
+
+
+def test_a_database_without_the_schema_says_so_when_connecting(empty_database: str, mempair: Run) -> None:
+    with pytest.raises(NotInstalled, match="mempair install"), connect(empty_database):
+        pass
+    assert mempair("status", "--dsn", empty_database)[0] == 3
