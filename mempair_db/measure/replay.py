@@ -140,8 +140,9 @@ def distance_bounds(model: Offline, live: CertifiedPair, *, after: int = 0) -> t
         return 0.0, 0.0
     scale = [(clock + k.t0) / (model.clock + k.t0) for clock, _ in spent]
     reach = [bounds.sensitivity(k.G, k.lam, clock, k.t0, unlearner) for clock, _ in spent]
-    sigma = [noise.sigma(S, rho, live.epoch.d) for S, (_, rho) in zip(reach, spent, strict=True)]
-    falling = np.array(scale) * np.array(sigma)
+    clocks, units = [clock for clock, _ in spent], [rho for _, rho in spent]
+    sigma = noise.STEPS * np.array(noise.grids(reach, clocks, units, live.epoch.d, k.t0)[0])
+    falling = np.array(scale) * sigma
     influence = float(np.dot(scale, reach))
     anchor = (
         influence

@@ -141,14 +141,14 @@ class CertifiedPair(MemoryPair):
         epoch, state = self._started()
         done = self.affordable(ops)
         X, targets = epoch.encoding.encode(x[:done], c[:done]), epoch.encoding.encode_target(y[:done])
-        spent: list[int] = []
-        grids: list[float] = []
-        for _, clock in self._deletions(ops[:done]):
-            units = self.price(clock)
+        clocks = [clock for _, clock in self._deletions(ops[:done])]
+        spent = [self.price(clock) for clock in clocks]
+        for clock, units in zip(clocks, spent, strict=True):
             self._odometer = self.odometer.spend(units)
             state.tally["noise_loss"] += self._noise_loss(clock, units)
-            grids.append(noise.grid(self._sensitivity(clock), units, epoch.d))
-            spent.append(units)
+        reach = [self._sensitivity(clock) for clock in clocks]
+        grids, rounded = noise.grids(reach, clocks, spent, epoch.d, epoch.constants.t0, self.tally("rounded"))
+        state.tally["rounded"] = rounded
         events.apply(state, epoch.constants, ops[:done], X, targets, *noise.draw(np.array(grids), epoch.d))
         self.ready = self.ready or self._gate()
         return Applied(done, spent)

@@ -6,7 +6,9 @@ multiples of a step g, and then adds whole steps:
     a ← g·(round(a/g) + n),    P(n = z) ∝ exp(−z²/2N²), z ∈ Z, in every coordinate        N = σ/g = 2²⁴
 
 Rounding moves two worlds apart by at most one step in each of d coordinates, so S grows by g√d, and g solves
-N·g = (S + g√d)/√(2ρ): it depends on S, ρ and d alone. All arithmetic is on integers, with bits of the operating system.
+N·g = (S + g√d)/√(2ρ). The roundings of deletions before have moved them apart as well, by so much less as the anchor
+has contracted since: `grids`. So a grid depends on clocks, budgets and constants alone. All arithmetic is on integers,
+with bits of the operating system.
 
 **Why the accounting of a continuous Gaussian holds** (Canonne, Kamath and Steinke 2020 prove ρ = S²/(2σ²); this gives
 the exact δ(ε) too). Let x ~ N(q, N² − r²) and round it at random to z with P(z | x) ∝ exp(−(z − x)²/2r²). The sum of
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -70,6 +73,25 @@ def grid(sensitivity: float, rho_units: int, d: int) -> float:
     if not is_fine(rho_units, d):
         raise InvalidParameter(f"{rho_units} units of 1e-12 ρ are too few for a grid in {d} dimensions.")
     return sensitivity * (1.0 + ROUNDING) / (STEPS * math.sqrt(2.0 * rho_units / UNITS) - APART * math.sqrt(d))
+
+
+def grids(
+    sensitivities: Sequence[float],
+    clocks: Sequence[int],
+    rho_units: Sequence[int],
+    d: int,
+    t0: float,
+    rounded: float = 0.0,
+) -> tuple[list[float], float]:
+    """Return the grid of each of these deletions, in order, and Σ 1.25·√d·g_i·(T_i + t0) over them and those before.
+
+    At clock T the roundings of earlier deletions keep two worlds Σ 1.25·√d·g_i·(T_i + t0)/(T + t0) further apart.
+    """
+    found = []
+    for S, clock, units in zip(sensitivities, clocks, rho_units, strict=True):
+        found.append(grid(S + rounded / (clock + t0), units, d))
+        rounded += APART * math.sqrt(d) * found[-1] * (clock + t0)
+    return found, rounded
 
 
 def sigma(sensitivity: float, rho_units: int, d: int) -> float:

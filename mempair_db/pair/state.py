@@ -39,6 +39,7 @@ TALLY: Final = np.dtype(
         ("jump_const", "<f8"),  # Σ over deletions of λ(T+t0)(‖a‖‖δ‖ + ½‖δ‖²), with the longest jump there can be
         ("jump_slope", "<f8"),  # Σ over deletions of λ(T+t0)‖δ‖, to be multiplied by the comparator's norm
         ("noise_loss", "<f8"),  # Σ over deletions of what their noise costs a prediction, in expectation
+        ("rounded", "<f8"),  # Σ over deletions of what rounding keeps two worlds apart by, see `noise.grids`
         ("gradient_sum", "<f8"),  # S_t = Σ‖g_t‖²
         ("curvature_sum", "<f8"),  # Σ λ_s
     ]

@@ -151,8 +151,8 @@ MUTANTS: Final = (
     Mutant(
         "the noise of a later clock",
         PAIR + "model.py",
-        "noise.grid(self._sensitivity(clock), units, epoch.d)",
-        "noise.grid(self._sensitivity(clock + 10), units, epoch.d)",
+        "reach = [self._sensitivity(clock) for clock in clocks]",
+        "reach = [self._sensitivity(clock + 10) for clock in clocks]",
         MODEL,
     ),
     Mutant(
@@ -185,6 +185,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "rounding is not paid for", PAIR + "noise.py", "APART: Final = 1.25", "APART: Final = 0.0", (*NOISE, *KNOWN)
+    ),
+    Mutant(
+        "earlier roundings are forgotten",
+        PAIR + "noise.py",
+        "found.append(grid(S + rounded / (clock + t0), units, d))",
+        "found.append(grid(S, units, d))",
+        KNOWN,
     ),
     Mutant(
         "another acceptance",

@@ -52,11 +52,14 @@ def pair_of(loss: str, unlearner: Unlearner, **options: Any) -> tuple[CertifiedP
     return pair, x, y
 
 
-def expected_grid(pair: CertifiedPair, clock: int, loss: str, unlearner: Unlearner, units: int) -> float:
-    """g by hand: S is one or two times G/(λ(T + t0)), t0 = M/λ."""
+def expected_grid(
+    pair: CertifiedPair, clock: int, loss: str, unlearner: Unlearner, units: int, before: float = 0.0
+) -> float:
+    """g by hand: S is one or two times G/(λ(T + t0)), t0 = M/λ, and what earlier roundings left of their own."""
     G, curvature = (1.0, 0.25) if loss == "logistic" else (2.0, 1.0)
     S = (2.0 if unlearner == "symmetric" else 1.0) * G / (0.05 * (clock + curvature / 0.05))
     d = len(pair.arrays.anchor)
+    S += before / (clock + curvature / 0.05)
     return S * (1 + 1e-6) / (2**24 * math.sqrt(2 * units / 1e12) - 1.25 * math.sqrt(d))
 
 
@@ -84,6 +87,8 @@ def test_a_batch_with_several_deletions_ends_where_the_known_noise_puts_it(
     pair.unlearn_one(x[0], float(y[0]))
     assert pair.epoch is not None
     a, clock, d = pair.arrays.anchor.copy(), pair.tally("clock"), len(pair.arrays.anchor)
+    t0, units = (5.0 if loss == "logistic" else 20.0), pair.odometer.cap // M
+    before = 1.25 * math.sqrt(d) * expected_grid(pair, clock, loss, unlearner, units) * (clock + t0)
     X, targets = pair.epoch.encoding.encode(x, [()] * ROWS), pair.epoch.encoding.encode_target(y)
     # when a batch deletes, inserts, and deletes twice in a row,
     ops = [events.DELETE, events.INSERT, events.INSERT, events.DELETE, events.DELETE, events.INSERT]
@@ -97,11 +102,13 @@ def test_a_batch_with_several_deletions_ends_where_the_known_noise_puts_it(
         clock += op == events.INSERT
         a = step(pair, a, op, X[row], float(targets[row]), clock, loss)
         if op == events.DELETE:
-            grid = expected_grid(pair, clock, loss, unlearner, pair.odometer.cap // M)
+            grid = expected_grid(pair, clock, loss, unlearner, units, before)
+            before += 1.25 * math.sqrt(d) * grid * (clock + t0)
             steps = np.array(known[used : used + d])
             used += d
             a = grid * (np.rint(a / grid) + steps)
     assert pair.arrays.anchor == pytest.approx(a, rel=1e-9, abs=1e-9)
+    assert pair.tally("rounded") == pytest.approx(before, rel=1e-12)
     assert pair.tally("clock") == clock
     assert pair.tally("deletions") == pair.odometer.deletions == 4
 
