@@ -51,7 +51,15 @@ def worker(dsn: str) -> Iterator[psutil.Process]:
 class Table:
     """A table of d numbers and a label, with or without a model on it."""
 
-    def __init__(self, connection: psycopg.Connection[Any], name: str, d: int, *, model: bool = True) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        d: int,
+        *,
+        model: bool = True,
+        unlearner: str = "symmetric",
+    ) -> None:
         """Create it."""
         self.connection = connection
         self.name = sql.Identifier(name)
@@ -63,8 +71,8 @@ class Table:
         connection.execute(sql.SQL("create table {} (id bigint primary key, y boolean, {})").format(self.name, numbers))
         if model:
             connection.execute(
-                "select mempair.create_model(%s, %s::text::regclass, 'y', %s::text[], lambda => 0.01)",
-                [name, name, self.columns],
+                "select mempair.create_model(%s, %s::text::regclass, 'y', %s::text[], unlearner => %s, lambda => %s)",
+                [name, name, self.columns, unlearner, None if unlearner == "exact" else 0.01],
             )
 
     def block(self, rows: int) -> bytes:

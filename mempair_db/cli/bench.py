@@ -56,6 +56,14 @@ def bench_worker(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None)
     _print(worker.run(quick=quick, dsn=dsn), as_json)
 
 
+@bench_app.command("forget")
+def bench_forget(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None, seconds: Seconds = 60.0) -> None:
+    """What a deletion costs an exact model, and everybody else's scores; how many per second are sustained."""
+    from mempair_db.bench import forget  # noqa: PLC0415
+
+    _print(forget.run(quick=quick, dsn=dsn, seconds=seconds), as_json)
+
+
 @bench_app.command("ledger")
 def bench_ledger(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """What it costs to write, verify and certify a ledger of a million entries."""
