@@ -23,8 +23,8 @@ class Certified:
         self.pair = CertifiedPair(parameters, categories=[list(c) if c is not None else None for c in categories])
         self.stored_epoch: Epoch | None = None
         self.stored_window = (np.zeros((0, 0)), np.zeros((0, 0)))
-        self.checkpoint: bytes | None = None  # to be stored instead of the old one, if `new_checkpoint`
-        self.new_checkpoint = True
+        self.after_deletion: bytes | None = None  # to be stored instead of the old one, if it is new
+        self.new_after_deletion = True
 
     @property
     def begun(self) -> bool:
@@ -85,12 +85,12 @@ class Certified:
         self.pair.restore(epoch, unpack({**row, "tau": tau}, epoch.d, slots), spent)
         self.pair.ready = row["ready"]
         used = self.pair.tally("pairs")
-        self.stored_epoch, self.new_checkpoint = epoch, False
+        self.stored_epoch, self.new_after_deletion = epoch, False
         self.stored_window = (self.pair.arrays.window_v[:used].copy(), self.pair.arrays.window_r[:used].copy())
 
     def save(self, connection: psycopg.Connection[Any], common: dict[str, Any], ledger: dict[str, Any]) -> None:
         """Write state, window and published weights."""
-        saved = {"checkpoint": self.checkpoint, "new_checkpoint": self.new_checkpoint}
+        saved = {"checkpoint": self.after_deletion, "new_checkpoint": self.new_after_deletion}
         connection.execute(query("save_state"), common | ledger | _pack(self.pair) | saved)
         connection.execute(query("publish"), common | published(self.pair))
         self._save_window(connection, common["model"])

@@ -104,12 +104,12 @@ def ideal(
 def compare(model: Offline, *, since: Offline | None = None, bars: Bars = silent) -> Comparison:
     """Replay, and hold the result against the live model. `since`: an earlier export to go on from."""
     live = model.live()
-    start = _checkpoint(model, since) if since is not None else None
+    start = _earlier(model, since) if since is not None else None
     clock = start.tally("clock") if start is not None else 0
     before = start.odometer.deletions if start is not None else 0
     replayed = ideal(model, start=start, bars=bars)
-    checkpoint = model.after_last_deletion()
-    again = ideal(model, start=checkpoint, bars=bars) if checkpoint is not None else None
+    left = model.after_last_deletion()
+    again = ideal(model, start=left, bars=bars) if left is not None else None
     anchor_bound, theta_bound = distance_bounds(model, live, after=since.row["ledger_seq"] if since is not None else 0)
     return Comparison(
         model=model.name,
@@ -280,7 +280,7 @@ def _blank(pair: CertifiedPair) -> CertifiedPair:
     return pair
 
 
-def _checkpoint(model: Offline, since: Offline) -> CertifiedPair:
+def _earlier(model: Offline, since: Offline) -> CertifiedPair:
     same = (since.row["id"], since.row["epoch"], since.row["constants"])
     if same != (model.row["id"], model.row["epoch"], model.row["constants"]) or since.clock > model.clock:
         raise InvalidParameter(

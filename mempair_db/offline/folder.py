@@ -27,7 +27,7 @@ from mempair_db.pair.calibration import Epoch
 from mempair_db.pair.encode import Matrix, Texts
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
-from mempair_db.pair.state import Vector, from_checkpoint
+from mempair_db.pair.state import Vector, unpack_after_deletion
 
 Ticks = npt.NDArray[np.int64]
 
@@ -117,7 +117,7 @@ class Offline:
             return None
         pair = self.live()
         if pair.epoch is not None:
-            state = from_checkpoint(self.row["checkpoint"], pair.parameters.tau)
+            state = unpack_after_deletion(self.row["checkpoint"], pair.parameters.tau)
             pair.restore(pair.epoch, state, pair.odometer)
         return pair
 

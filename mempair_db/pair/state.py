@@ -112,17 +112,17 @@ def copy(state: State) -> State:
     return State(*(array.copy() for array in state))
 
 
-def to_checkpoint(state: State) -> bytes:
+def pack_after_deletion(state: State) -> bytes:
     """Pack what a state is made of right after a deletion: θ is the anchor, and the window is empty."""
     return state.anchor.astype("<f8").tobytes() + state.tally.tobytes()
 
 
-def from_checkpoint(data: bytes, tau: int) -> State:
-    """Unpack what `to_checkpoint` packed.
+def unpack_after_deletion(data: bytes, tau: int) -> State:
+    """Unpack what `pack_after_deletion` packed.
 
     >>> state = empty(2, tau=1)
     >>> state.anchor[:] = state.theta[:] = state.block_theta[:] = (1.0, -0.0)
-    >>> to_bytes(from_checkpoint(to_checkpoint(state), tau=1)) == to_bytes(state)
+    >>> to_bytes(unpack_after_deletion(pack_after_deletion(state), tau=1)) == to_bytes(state)
     True
     """
     anchor = np.frombuffer(data[: -TALLY.itemsize], "<f8").astype(float)

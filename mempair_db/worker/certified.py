@@ -15,7 +15,7 @@ from mempair_db.ledger.record import Record
 from mempair_db.pair.calibration import MOST_ROWS, calibrate
 from mempair_db.pair.model import Applied
 from mempair_db.pair.odometer import UNITS
-from mempair_db.pair.state import to_checkpoint
+from mempair_db.pair.state import pack_after_deletion
 from mempair_db.worker import batch, reference
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
@@ -85,7 +85,7 @@ def start_epoch(model: Model, rows: Changes, record: Record) -> None:
     pair.start(epoch)
     model.promised()
     model.move("learning")
-    model.certified.checkpoint, model.certified.new_checkpoint = None, True
+    model.certified.after_deletion, model.certified.new_after_deletion = None, True
     detail = f"lambda={epoch.constants.lam:.6g} d={epoch.d} rho={epoch.cap / UNITS:.6g}"
     record.enter("calibrated", rows=epoch.calibration_rows, rho_cap=epoch.cap, detail=detail)
     record.note(f"epoch {model.epoch} calibrated on {epoch.calibration_rows} rows: {detail}")
@@ -137,7 +137,7 @@ def _run(model: Model, events: Changes) -> Applied:
         return engine.pair.apply(events.op, events.x, events.y, events.c)
     before, after = events.take(slice(0, int(deleted[-1]) + 1)), events.take(slice(int(deleted[-1]) + 1, None))
     applied = engine.pair.apply(before.op, before.x, before.y, before.c)
-    engine.checkpoint, engine.new_checkpoint = to_checkpoint(engine.pair.arrays), True
+    engine.after_deletion, engine.new_after_deletion = pack_after_deletion(engine.pair.arrays), True
     engine.pair.apply(after.op, after.x, after.y, after.c)
     return applied
 

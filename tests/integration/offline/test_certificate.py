@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from mempair_db.database import models
 from mempair_db.measure.stored import CONSTANTS, KEY, PUBLIC, STORED
 from mempair_db.pair.calibration import Epoch
-from mempair_db.pair.state import State, empty, to_checkpoint
+from mempair_db.pair.state import State, empty, pack_after_deletion
 from mempair_db.worker import batch, reference
 
 SECRETS = ((7.5, -3.25, "a", True), (-6.5, 8.0, "b", False))
@@ -97,7 +97,7 @@ def test_whatever_is_noised_is_a_function_of_the_anchor(worlds: list[Any]) -> No
         left.tally[:] = np.frombuffer(tally, left.tally.dtype)
         assert not world["curvature"]
         assert state["theta"] == state["anchor"]
-        assert bytes(state["checkpoint"]) == to_checkpoint(left)
+        assert bytes(state["checkpoint"]) == pack_after_deletion(left)
         d = len(anchor)
         block = np.concatenate([np.zeros(2 * d), anchor, np.zeros(model["tau"])])
         assert bytes(state["block"]) == block.astype("<f8").tobytes()
