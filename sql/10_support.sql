@@ -107,9 +107,9 @@ begin atomic
     select case when octet_length(value) <= 200 then value else mempair.digest(value) end;
 end;
 
--- The logistic function, without overflow: exp() of more than 709 is an error.
+-- The logistic function, without overflow: exp() of more than 709 is an error. (least and greatest would ignore a NULL.)
 create or replace function mempair.logistic(margin float8) returns float8
 language sql immutable parallel safe
 begin atomic
-    select 1 / (1 + exp(-greatest(least(margin, 700), -700)));
+    select 1 / (1 + exp(case when margin > 700 then -700 when margin < -700 then 700 else -margin end));
 end;

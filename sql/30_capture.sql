@@ -49,7 +49,6 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     numbers text[] := '{}';
     texts text[] := '{}';
-    margin text[] := array['intercept'];
     keys text[] := '{}';
     column_name text;
     reference text;
@@ -60,17 +59,11 @@ begin
         reference := mempair.number_expression(format('(r).%I', column_name), described.base, described.modifier);
         -- NULL becomes NaN, so that all arrays of a model have the same length in binary.
         numbers := numbers || format('coalesce(%s, ''NaN''::float8)', reference);
-        -- Here NULL stays, so that a missing value makes the sum NULL: predict looks closer then.
-        margin := margin || format('weights[%s] * %s', cardinality(numbers), reference);
     end loop;
     foreach column_name in array model.text_features loop
         select * into described from mempair.describe_column(model.source, column_name);
         reference := format('mempair.category(%s)', mempair.text_expression(format('(r).%I', column_name), described.base));
         texts := texts || reference;
-        margin := margin || format(
-            'case when %1$s is not null then coalesce('
-            'level_weights[array_position(levels, (''%2$s:'' || %1$s) collate "C")], '
-            'level_weights[array_position(levels, ''%2$s'' collate "C")], 0) end', reference, cardinality(texts));
     end loop;
     foreach column_name in array model.key_columns loop
         select * into described from mempair.describe_column(model.source, column_name);
@@ -89,9 +82,6 @@ begin
         perform mempair.write_extractor(model, 'subject', '', 'text', format('mempair.short_key(%s)',
                                         mempair.key_expression(format('(r).%I', model.subject), described.base)));
     end if;
-    -- The linear part of a prediction.
-    perform mempair.write_extractor(model, 'margin', ', intercept float8, weights float8[], levels text[], level_weights float8[]',
-                                    'float8', array_to_string(margin, ' + '));
 end $$;
 
 create or replace function mempair.write_extractor(

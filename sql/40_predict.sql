@@ -2,112 +2,47 @@
 -- All are STABLE, so that every statement sees the model as it is, and have no exception block: that would start
 -- a subtransaction, which parallel workers may not.
 
--- What one number adds to the margin, as it was learned: clamped to four scales around its centre and quantised.
-create or replace function mempair.number_margin(
-    value float8, i integer, weights float8[], centers float8[], scales float8[], missing_weights float8[],
-    knots float8[], knot_weights float8[]
-) returns float8
-language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-declare
-    scale float8 := scales[i];
-    curves integer := cardinality(knots) / cardinality(weights);
-    quantised float8;
-    margin float8;
-begin
-    if (value < 'NaN') is not true then
-        return missing_weights[i];
-    end if;
-    -- Clamped first, and divided last: neither can overflow or underflow, which would be an error.
-    value := greatest(least(value, centers[i] + 4 * scale), centers[i] - 4 * scale);
-    quantised := floor((value - centers[i] + scale / 2048) / (scale / 1024));
-    margin := weights[i] * quantised;
-    for k in (i - 1) * curves + 1..i * curves loop
-        if quantised > knots[k] then
-            margin := margin + knot_weights[k] * (quantised - knots[k]);
-        end if;
-    end loop;
-    return margin;
-end $$;
-
--- The square of one number's coordinate, as it was learned; a missing number counts as the centre.
-create or replace function mempair.number_square(value float8, center float8, scale float8) returns float8
-language sql immutable parallel safe
-begin atomic
-    select case when value < 'NaN'
-        then floor((greatest(least(value, center + 4 * scale), center - 4 * scale) - center + scale / 2048) / (scale / 1024))
-             ^ 2 / 1048576
-        else 0 end;
-end;
-
--- The careful way, for arrays and whenever the fast way found no finite answer: it imputes, or says what is wrong.
+-- The careful way, whenever the fast way found no answer: it answers all the same, or says what is wrong.
 -- Unless it raises, NULL instead of an error.
 create or replace function mempair.predict_encoded(model_id integer, x float8[], c text[], raises boolean) returns float8
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    model record;
+    model mempair.model;
+    published mempair.published;
     margin float8;
-    value float8;
-    place jsonb;
-    missing text;
-    squares float8;
 begin
-    select m.name, m.phase, m.reason, m.on_null = 'impute' as imputes, m.numeric_features, m.text_features, p.*
-    into model
-    from mempair.published p join mempair.model m on m.id = p.model_id
-    where p.model_id = predict_encoded.model_id;
-    if model.ready is not true then
-        if not raises then return null; end if;
-        if model.phase = 'exhausted' then
-            raise exception 'model % has halted: %', quote_literal(model.name), model.reason
-                using errcode = 'MP103', hint = format('mempair.retrain(%L) begins a new epoch.', model.name);
-        end if;
-        raise exception 'model % is not ready: it has learned % rows%', quote_literal(model.name), model.samples,
-            coalesce(' and needs about ' || model.needed, '')
-            using errcode = 'MP102', hint = 'See mempair.model_status for its progress; mempair_try_predict gives NULL until then.';
-    end if;
-    if coalesce(array_ndims(x), 1) <> 1 or cardinality(x) <> cardinality(model.numeric_features) then
+    select m.* into model from mempair.model m where m.id = predict_encoded.model_id;
+    select p.* into published from mempair.published p where p.model_id = predict_encoded.model_id;
+    if published.ready is not true then
+        return case when raises then mempair.refuse_not_ready(model, published) end;
+    elsif coalesce(array_ndims(x), 1) <> 1 or cardinality(x) <> cardinality(model.numeric_features) then
         if not raises then return null; end if;
         raise exception 'model % has % numeric features, not %', quote_literal(model.name),
             cardinality(model.numeric_features), coalesce(array_dims(x), '0')
             using errcode = 'MP104', hint = format('Give their raw values in this order: %s.', array_to_string(model.numeric_features, ', '));
     end if;
-    margin := model.intercept;
-    squares := 1 + cardinality(model.text_features);  -- the intercept, and one level of every text
-    for i in 1..cardinality(model.weights) loop
-        value := x[array_lower(x, 1) - 1 + i];
-        -- An infinite number is beyond the clamp, like any other that is far outside.
-        if not model.imputes and (case when model.scales is null then value - value = 0 else value < 'NaN' end) is not true then
-            missing := model.numeric_features[i];
-        end if;
-        margin := margin + case when model.scales is null
-            then model.weights[i] * case when value - value = 0 then value else model.centers[i] end
-            else mempair.number_margin(value, i, model.weights, model.centers, model.scales, model.missing_weights,
-                                       model.knots, model.knot_weights) end;
-        if model.radius is not null then
-            squares := squares + mempair.number_square(value, model.centers[i], model.scales[i]);
-        end if;
-    end loop;
-    for k in 1..cardinality(model.text_features) loop
-        if c[k] is null and not model.imputes then
-            missing := model.text_features[k];
-        end if;
-        place := model.places -> k - 1;
-        margin := margin + case when model.scales is null
-            then coalesce(model.level_weights[array_position(model.levels, k || ':' || c[k])],
-                          model.level_weights[array_position(model.levels, k::text)], 0)
-            else model.level_weights[(case when c[k] is null then place -> 'null'
-                                           else coalesce(place -> 'levels' -> c[k], place -> 'other') end)::integer] end;
-    end loop;
-    if missing is not null then
-        if not raises then return null; end if;
-        raise exception 'feature % is missing or not finite', quote_literal(missing)
-            using errcode = 'MP104',
-                  hint = format('Model %L was created with on_null => ''skip''; mempair_try_predict gives NULL for such rows.', model.name);
+    margin := case when published.scales is null then mempair.former_margin_of(published, model.on_null = 'impute', x, c)
+                   else mempair.margin_of(published, x, c) end;
+    if margin is null and raises then
+        raise exception 'feature % is missing', quote_literal(coalesce(
+            (select model.numeric_features[i] from unnest(x) with ordinality u(value, i) where (value < 'NaN') is not true limit 1),
+            (select model.text_features[i] from unnest(c) with ordinality u(value, i) where value is null limit 1)))
+            using errcode = 'MP104', hint = format('Model %L has on_null => ''skip'': mempair_try_predict gives NULL for such rows, '
+                'and mempair.alter_model(%1$L, on_null => ''impute'') predicts them.', model.name);
     end if;
-    if model.radius is not null then  -- a certified model: the row was clipped to the unit ball when it was learned
-        margin := model.shift + margin / greatest(model.radius, sqrt(squares));
+    return case published.link when 'logistic' then mempair.logistic(margin) else margin end;
+end $$;
+
+create or replace function mempair.refuse_not_ready(model mempair.model, published mempair.published) returns float8
+language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
+    if model.phase = 'exhausted' then
+        raise exception 'model % has halted: %', quote_literal(model.name), model.reason
+            using errcode = 'MP103', hint = format('mempair.retrain(%L) begins a new epoch.', model.name);
     end if;
-    return case model.link when 'logistic' then mempair.logistic(margin) else margin end;
+    raise exception 'model % is not ready: it has learned % rows%', quote_literal(model.name), published.samples,
+        coalesce(' and needs about ' || published.needed, '')
+        using errcode = 'MP102', hint = 'See mempair.model_status for its progress; mempair_try_predict gives NULL until then.';
 end $$;
 
 -- The names under which a prediction can be asked for.
@@ -127,36 +62,49 @@ declare
 begin
     for form in select * from mempair.predict_forms() loop
         execute format($format$
-create or replace function %s(model_name text, features float8[]) returns float8
+create or replace function %1$s(model_name text, features float8[]) returns float8
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
 declare
     weights float8[];
+    centers float8[];
+    scales float8[];
+    missing_weights float8[];
     margin float8;
+    radius float8;
+    shift float8;
+    squares float8 := 0;
     is_logistic boolean;
     last integer;
 begin
-    select p.weights, p.intercept, p.link = 'logistic' into weights, margin, is_logistic
+    select p.intercept, p.weights, p.centers, p.scales, p.missing_weights, p.radius, p.shift, p.link = 'logistic'
+    into margin, weights, centers, scales, missing_weights, radius, shift, is_logistic
     from mempair.model m join mempair.published p on p.model_id = m.id
-    where m.name = model_name and p.ready and p.scales is null and m.text_features = '{}' and (m.loss = 'logistic' or not %L);
+    where m.name = model_name and p.ready and p.scales is not null and p.knots = '{}' and m.text_features = '{}'
+      and (m.loss = 'logistic' or not %2$L);
     last := cardinality(weights);
     if array_lower(features, 1) = 1 and array_upper(features, 1) = last and array_ndims(features) = 1 then
-        -- Eight at a time: running a statement costs more than a product.
-        for i in 1..last / 8 * 8 by 8 loop
-            margin := margin + weights[i] * features[i] + weights[i + 1] * features[i + 1]
-                + weights[i + 2] * features[i + 2] + weights[i + 3] * features[i + 3]
-                + weights[i + 4] * features[i + 4] + weights[i + 5] * features[i + 5]
-                + weights[i + 6] * features[i + 6] + weights[i + 7] * features[i + 7];
+        -- Several at a time: running a statement costs more than a product.
+        for i in 1..last / 5 * 5 by 5 loop
+            margin := margin + %4$s;
         end loop;
-        for i in last / 8 * 8 + 1..last loop
-            margin := margin + weights[i] * features[i];
+        for i in last / 5 * 5 + 1..last loop
+            margin := margin + coalesce(weights[i] * mempair.quantise(features[i], centers[i], scales[i]), missing_weights[i]);
         end loop;
-        if margin - margin = 0 then
+        if radius is not null then
+            for i in 1..last loop
+                squares := squares + coalesce(mempair.quantise(features[i], centers[i], scales[i]) ^ 2, 0);
+            end loop;
+            margin := shift + margin / greatest(radius, sqrt(1 + squares / 1048576));
+        end if;
+        if margin is not null then
             return case when is_logistic then mempair.logistic(margin) else margin end;
         end if;
     end if;
-    return mempair.predict_array_carefully(model_name, features, %L, %L);
+    return mempair.predict_array_carefully(model_name, features, %3$L, %2$L);
 end $$
-$format$, form.name, form.classifies, form.raises, form.classifies);
+$format$, form.name, form.classifies, form.raises, (
+            select string_agg(format('coalesce(weights[i + %s] * mempair.quantise(features[i + %1$s], centers[i + %1$s], scales[i + %1$s]), '
+                                     'missing_weights[i + %1$s])', n), ' + ') from generate_series(0, 4) n));
     end loop;
 end $do$;
 
@@ -183,8 +131,15 @@ create or replace function mempair.write_predict(source regclass) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     form record;
+    model mempair.model;
     branches text;
 begin
+    for model in select n.* from mempair.model t, lateral mempair.renamed(t.*) n where t.source = write_predict.source loop
+        -- A column may have been dropped with everything that read it: then there is nothing to write.
+        if model.key_columns is not null and model.numeric_features || model.text_features <> '{}' then
+            perform mempair.write_margin(model);
+        end if;
+    end loop;
     for form in select * from mempair.predict_forms() loop
         select string_agg(mempair.predict_branch(row(m.*), form.raises, form.classifies), '' order by m.id) into branches
         from mempair.model m where m.source = write_predict.source;
@@ -197,10 +152,17 @@ begin
             language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as %L',
             form.name, source, format('
 declare
-    weights float8[];
-    levels text[];
-    level_weights float8[];
     margin float8;
+    weights float8[];
+    centers float8[];
+    scales float8[];
+    missing_weights float8[];
+    knots float8[];
+    knot_weights float8[];
+    places jsonb;
+    level_weights float8[];
+    radius float8;
+    shift float8;
 begin%s
     return mempair.predict_elsewhere(model_name, pg_typeof(r), %L);
 end', branches, form.classifies));
@@ -208,16 +170,20 @@ end', branches, form.classifies));
     end loop;
 end $$;
 
--- What the row form does for one model. The weights are copied once: a subscript on a stored array would read it again
--- for every element. The margin is finite in nearly all calls; anything else goes the careful way.
+-- What the row form does for one model. What the margin needs is copied once: a subscript on a stored array would read it
+-- again for every element, and so would a look-up in stored jsonb (|| makes the copy). The model may have been published
+-- with other curves, or may skip rows with missing values: whatever has no margin goes the careful way.
 create or replace function mempair.predict_branch(model mempair.model, raises boolean, classifies boolean) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select case when classifies and model.loss <> 'logistic' then '' else format('
     if model_name = %1$L then
-        select p.intercept, p.weights%5$s into margin, weights%6$s
-        from mempair.published p where p.model_id = %2$s and p.ready and p.scales is null;
-        margin := mempair.margin_%2$s(r, margin, weights, levels, level_weights);
-        if margin - margin = 0 then
+        select p.intercept, p.radius, p.shift%5$s into margin, radius, shift%6$s
+        from mempair.published p where p.model_id = %2$s and p.ready and p.scales is not null and cardinality(p.knots) = %7$s;
+        margin := mempair.margin_%2$s(r, margin, weights, centers, scales, missing_weights, knots, knot_weights, places, level_weights);
+        if radius is not null then
+            margin := shift + margin / greatest(radius, sqrt(%8$s + mempair.squares_%2$s(r, centers, scales) / 1048576));
+        end if;
+        if margin is not null then
             return %3$s;
         elsif r is null then
             return null;
@@ -225,8 +191,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         return mempair.predict_encoded(%2$s, mempair.x_%2$s(r), mempair.c_%2$s(r), %4$L);
     end if;',
         model.name, model.id, case model.loss when 'logistic' then 'mempair.logistic(margin)' else 'margin' end, raises,
-        case when model.text_features <> '{}' then ', p.levels, p.level_weights' end,
-        case when model.text_features <> '{}' then ', levels, level_weights' end) end
+        concat(case when model.numeric_features <> '{}' then ', p.weights, p.centers, p.scales, p.missing_weights' end,
+               case when model.curves > 0 then ', p.knots, p.knot_weights' end,
+               case when model.text_features <> '{}' then ', p.places || ''[]'', p.level_weights' end),
+        concat(case when model.numeric_features <> '{}' then ', weights, centers, scales, missing_weights' end,
+               case when model.curves > 0 then ', knots, knot_weights' end,
+               case when model.text_features <> '{}' then ', places, level_weights' end),
+        cardinality(model.numeric_features) * model.curves, 1 + cardinality(model.text_features)) end
 $$;
 
 -- No model of this name reads rows of this table: say which of the two is wrong.
@@ -239,11 +210,11 @@ begin
         using errcode = 'MP104', hint = format('Pass a row of %s.', model.source);
 end $$;
 
--- Every row of the source, scored in one scan: the weights become literals of a query made for the occasion.
--- The function runs as its owner, so it first makes sure that the caller may read the table.
--- row_security off: a policy's functions would run with its owner's rights; where one applies to the owner, it is an error.
+-- Every row of the source, scored in one scan: as parameters of a query made for the occasion the weights are constants.
+-- The function runs as its owner, so it first makes sure that the caller may read the table; row_security off makes an
+-- error of a policy that would apply to the owner, whose functions would run as the owner too.
 create or replace function mempair.predict_all(model_name text) returns table (row_key text, prediction float8)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off set jit = off as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     -- current_user is the owner in here; SET ROLE shows in the setting.
@@ -260,17 +231,21 @@ begin
     end if;
     select p.* into published from mempair.published p where p.model_id = model.id;
     if not published.ready then
-        perform mempair.predict_encoded(model.id, null, null, true);  -- says how far the model is
+        perform mempair.refuse_not_ready(model, published);
     end if;
-    margin := case when published.scales is null then format('mempair.margin_%s(mempair_row.*, %L, %L, %L, %L)', model.id, published.intercept, published.weights,
-                     published.levels, published.level_weights) else 'null::float8' end;
-    -- offset 0 keeps the margin from being computed once per mention; a short alias could be a column's name.
-    return query execute format(
-        'select e.row_key, case when e.margin - e.margin = 0 then %1$s else mempair.predict_encoded(%2$s, e.x, e.c, false) end
-         from (select mempair.key_%2$s(mempair_row.*) as row_key, %3$s as margin,
-                      mempair.x_%2$s(mempair_row.*) as x,
-                      mempair.c_%2$s(mempair_row.*) as c
-               from %4$s mempair_row offset 0) as e',
-        case published.link when 'logistic' then 'mempair.logistic(e.margin)' else 'e.margin' end,
-        model.id, margin, model.source);
+    -- A short alias could be a column's name.
+    margin := case
+        when published.scales is null or cardinality(published.knots) <> cardinality(model.numeric_features) * model.curves
+            then 'mempair.predict_encoded(%1$s, mempair.x_%1$s(mempair_row.*), mempair.c_%1$s(mempair_row.*), false)'
+        when published.radius is not null
+            then '$11 + mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)
+                  / greatest($10, sqrt(%3$s + mempair.squares_%1$s(mempair_row.*, $3, $4) / 1048576))'
+        else 'mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)' end;
+    if published.link = 'logistic' and margin not like 'mempair.predict_encoded%' then
+        margin := format('mempair.logistic(%s)', margin);
+    end if;
+    return query execute format('select mempair.key_%1$s(mempair_row.*), ' || margin || ' from %2$s mempair_row',
+                                model.id, model.source, 1 + cardinality(model.text_features))
+        using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
+              published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
 end $$;

@@ -197,7 +197,7 @@ begin
         update mempair.published p
         set version = p.version + 1, epoch = p.epoch + 1, weights = null, centers = null, intercept = null, levels = null,
             level_weights = null, scales = null, missing_weights = null, knots = null, knot_weights = null, places = null,
-            ready = false, samples = 0, published_at = clock_timestamp()
+            radius = null, shift = null, ready = false, samples = 0, published_at = clock_timestamp()
         where p.model_id = model.id;
         update mempair.model m
         set phase = 'calibrating', constants = null, promise = null, epoch = m.epoch + 1, retrain_requested = null,

@@ -116,10 +116,16 @@ class Exact:
             "refreshed": self.new_constants,
         }
         connection.execute(query("save_sums"), common | ledger | sums)
-        folded = fold(self.reference, self.weights()[0], self.terms["curves"])
         ready = self.ready
         values = {"ready": ready, "samples": self.rows, "needed": self.rows if ready else self._needed()}
-        connection.execute(query("publish"), common | values | folded | {"radius": None, "shift": None})
+        connection.execute(query("publish"), common | values | self.served())
+
+    def served(self) -> dict[str, Any]:
+        """Return the columns of mempair.published that predictions are computed from."""
+        assert self.reference is not None  # noqa: S101  (weights() would have raised)
+        imputes = self.terms["on_null"] == "impute"
+        folded = fold(self.reference, self.weights()[0], self.terms["curves"], imputes=imputes)
+        return {**folded, "radius": None, "shift": None}
 
     def _needed(self) -> int:
         """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""

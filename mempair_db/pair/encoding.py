@@ -72,14 +72,14 @@ class Encoding:
         """Return predictions on the target's own scale."""
         return z * self.integers.target.scale + self.integers.target.centre if self.regression else z
 
-    def serve(self, theta: Vector) -> dict[str, Any]:
+    def serve(self, theta: Vector, *, imputes: bool = True) -> dict[str, Any]:
         """Sort θ by feature, as SQL needs it: `serve.fold` of the same integers, and how to divide.
 
         value = shift + margin/max(radius, ‖z‖),    ‖z‖² = 1 + number of texts + Σ_j (x_q[j]/2^10)²
         """
         target = self.integers.target
         reference = Reference(self.integers, "logistic", np.zeros((1, self.d), np.int64), 0)
-        return fold(reference, theta * (target.scale if self.regression else 1.0)) | {
+        return fold(reference, theta * (target.scale if self.regression else 1.0), imputes=imputes) | {
             "radius": self.radius,
             "shift": target.centre if self.regression else 0.0,
         }

@@ -231,7 +231,7 @@ class CertifiedPair(MemoryPair):
     def served(self) -> dict[str, Any]:
         """What predictions need, see `Encoding.serve`."""
         epoch, state = self._started()
-        return epoch.encoding.serve(state.theta)
+        return epoch.encoding.serve(state.theta, imputes=self.parameters.on_null == "impute")
 
     @property
     def odometer(self) -> Odometer:

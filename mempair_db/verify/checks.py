@@ -29,7 +29,6 @@ from mempair_db.database.queries import query
 from mempair_db.errors import UnknownModel
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair.exact import Sums, nothing
-from mempair_db.pair.serve import fold
 from mempair_db.verify import explain, names, snapshot
 from mempair_db.verify.marks import Marks
 from mempair_db.verify.snapshot import Rows, Snapshot
@@ -176,14 +175,12 @@ def _served(taken: Snapshot) -> Check:
     """Compute what is served from the state, and compare."""
     engine, row = taken.model.engine, taken.published
     if isinstance(engine, Exact):
-        assert engine.reference is not None  # noqa: S101
-        computed = fold(engine.reference, engine.weights()[0], engine.terms["curves"]) | {"samples": engine.rows}
-        computed["places"] = json.loads(computed["places"])
+        computed = engine.served() | {"samples": engine.rows}
         ready = engine.ready
     else:
         computed = {k: v for k, v in published(engine.pair).items() if k not in ("ready", "needed")}
-        computed["places"] = json.loads(computed["places"])
         ready = bool(row["ready"])
+    computed["places"] = json.loads(computed["places"])
     computed |= {"version": row["state_version"], "epoch": row["state_epoch"]}
     computed["link"] = "identity" if taken.model.regression else "logistic"
     wrong = [name for name, value in computed.items() if not _near(value, row[name])]

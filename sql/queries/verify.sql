@@ -3,7 +3,7 @@
 -- verify_published --
 -- What is served, with the names of the features.
 select m.numeric_features, m.text_features, m.retrain_requested, s.rows_learned, s.reference_rows, s.version as state_version,
-       s.epoch as state_epoch, p.version, p.epoch, p.weights, p.centers, p.intercept, p.levels, p.level_weights, p.scales,
+       s.epoch as state_epoch, p.version, p.epoch, p.weights, p.centers, p.intercept, p.level_weights, p.scales,
        p.missing_weights, p.knots, p.knot_weights, p.places, p.radius, p.shift, p.link, p.ready, p.samples
 from mempair.published p
 join mempair.model m on m.id = p.model_id

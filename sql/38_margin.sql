@@ -1,0 +1,112 @@
+-- The score of a row, before the link: two functions per model, each of them one expression. A row is encoded exactly as
+-- it is learned. Everything that changes with the model is a parameter, read from its one row of mempair.published: code
+-- written anew could meet the weights of an older snapshot.
+
+-- A number as it is learned, floor(clamp((x - center) / scale, -4, 4) * 1024 + 0.5), and NULL if it is missing. The scale
+-- is a power of two, so the order of the operations here changes no bit; but it keeps them from overflowing, and from
+-- underflowing, which are errors. What is far outside is clamped first.
+create or replace function mempair.quantise(x float8, center float8, scale float8) returns float8
+language sql immutable parallel safe
+begin atomic
+    select case
+        when abs(x) < 1e150 then floor(greatest(least((x - center + scale / 2048) / scale, 4), -4) * 1024)
+        when x < 'NaN' then floor((greatest(least(x, center + 4 * scale), center - 4 * scale) - center + scale / 2048) / (scale / 1024))
+    end;
+end;
+
+-- What the j-th number adds. Where missing values are not imputed, missing_weights is NULL, and so is the sum.
+create or replace function mempair.number_term(reference text, j integer, curves integer) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format('coalesce(weights[%s] * %s%s, missing_weights[%1$s])', j, q.quantised, array_to_string(array(
+        select format(' + knot_weights[%s] * greatest(%s - knots[%1$s], 0)', (j - 1) * curves + i, q.quantised)
+        from generate_series(1, curves) i), ''))
+    from (select format('mempair.quantise(%s, centers[%s], scales[%2$s])', reference, j) as quantised) as q
+$$;
+
+-- What the k-th text adds: the weight at the place of its level, of "any other", or of NULL.
+create or replace function mempair.text_term(reference text, k integer) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format('level_weights[case when %1$s is null then places #>> ''{%2$s,"null"}''
+        else coalesce(places #>> array[''%2$s'', ''levels'', mempair.category(%1$s)], places #>> ''{%2$s,other}'') end::integer]',
+        reference, k - 1)
+$$;
+
+-- Write margin_<id>, the sum of what the features add to the score, and squares_<id>, the sum of the numbers' squares.
+create or replace function mempair.write_margin(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    terms text[] := array['intercept'];
+    squares text[] := array['0::float8'];
+    reference text;
+    described record;
+begin
+    for j in 1..cardinality(model.numeric_features) loop
+        select * into described from mempair.describe_column(model.source, model.numeric_features[j]);
+        reference := mempair.number_expression(format('(r).%I', model.numeric_features[j]), described.base, described.modifier);
+        terms := terms || mempair.number_term(reference, j, model.curves);
+        squares := squares || format('coalesce(mempair.quantise(%s, centers[%s], scales[%2$s]) ^ 2, 0)', reference, j);
+    end loop;
+    for k in 1..cardinality(model.text_features) loop
+        select * into described from mempair.describe_column(model.source, model.text_features[k]);
+        terms := terms || mempair.text_term(mempair.text_expression(format('(r).%I', model.text_features[k]), described.base), k);
+    end loop;
+    -- No row has no margin, also where missing values are imputed. The key is looked at first: it is there in every row.
+    perform mempair.write_extractor(model, 'margin', ', intercept float8, weights float8[], centers float8[], scales float8[], '
+        'missing_weights float8[], knots float8[], knot_weights float8[], places jsonb, level_weights float8[]', 'float8',
+        format('case when (r).%I is not null or not (r is null) then %s end', model.key_columns[1], array_to_string(terms, ' + ')));
+    perform mempair.write_extractor(model, 'squares', ', centers float8[], scales float8[]', 'float8', array_to_string(squares, ' + '));
+end $$;
+
+-- The same for a row that came as arrays, without a function made for the model; the fast ways are measured against this.
+-- NULL if a value is missing that the model does not impute.
+create or replace function mempair.margin_of(published mempair.published, x float8[], c text[]) returns float8
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    weights float8[] := published.weights;  -- copied once: a subscript on a stored array would read it again for every element
+    centers float8[] := published.centers;
+    scales float8[] := published.scales;
+    missing_weights float8[] := published.missing_weights;
+    knots float8[] := published.knots;
+    knot_weights float8[] := published.knot_weights;
+    curves integer := cardinality(knots) / nullif(cardinality(weights), 0);
+    before_x integer := coalesce(array_lower(x, 1), 1) - 1;
+    margin float8 := published.intercept;
+    squares float8 := 1 + coalesce(cardinality(c), 0);
+    q float8;
+    place jsonb;
+begin
+    for j in 1..cardinality(weights) loop
+        q := mempair.quantise(x[before_x + j], centers[j], scales[j]);
+        margin := margin + coalesce(weights[j] * q, missing_weights[j]);
+        squares := squares + coalesce((q / 1024) ^ 2, 0);
+        for i in (j - 1) * curves + 1..j * curves loop
+            margin := margin + knot_weights[i] * greatest(q - knots[i], 0);
+        end loop;
+    end loop;
+    for k in 1..coalesce(cardinality(c), 0) loop
+        place := published.places -> k - 1;
+        margin := margin + published.level_weights[case when c[k] is null then place ->> 'null'
+            else coalesce(place -> 'levels' ->> c[k], place ->> 'other') end::integer];
+    end loop;
+    return case when published.radius is null then margin
+                else published.shift + margin / greatest(published.radius, sqrt(squares)) end;
+end $$;
+
+-- Models that were published before numbers were clamped: linear in the raw numbers. They serve until they are read anew.
+create or replace function mempair.former_margin_of(published mempair.published, imputes boolean, x float8[], c text[]) returns float8
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    margin float8 := published.intercept;
+    value float8;
+begin
+    for j in 1..cardinality(published.weights) loop
+        value := x[coalesce(array_lower(x, 1), 1) - 1 + j];
+        margin := margin + published.weights[j] * case when value - value = 0 then value when imputes then published.centers[j] end;
+    end loop;
+    for k in 1..coalesce(cardinality(c), 0) loop
+        margin := margin + case when c[k] is not null or imputes then coalesce(
+            published.level_weights[array_position(published.levels, k || ':' || c[k])],
+            published.level_weights[array_position(published.levels, k::text)], 0) end;
+    end loop;
+    return margin;
+end $$;
