@@ -136,7 +136,7 @@ declare
 begin
     for model in select n.* from mempair.model t, lateral mempair.renamed(t.*) n where t.source = write_predict.source loop
         -- A column may have been dropped with everything that read it: then there is nothing to write.
-        if model.key_columns is not null and model.numeric_features || model.text_features <> '{}' then
+        if model.key_columns is not null and cardinality(model.numeric_features || model.text_features) = cardinality(model.features) then
             perform mempair.write_margin(model);
         end if;
     end loop;
