@@ -274,7 +274,7 @@ def stream_exact(rows: data.Rows) -> tuple[Vector, int]:
         there = [past]
         new = past if last is None else last
         pair.learn_many(new.x, new.y, new.c)
-        refreshes += pair._rows_then == len(past)
+        refreshes += pair.rows_then == len(past)
         served.append(pair.predict_many(batch.x, batch.c))
         last = batch
     return np.concatenate(served), refreshes

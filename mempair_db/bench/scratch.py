@@ -66,7 +66,7 @@ class Table:
         self.columns = [f"x{j}" for j in range(1, d + 1)]
         self.d = d
         self.model = name if model else None
-        self._next = 1
+        self.next_id = 1
         numbers = sql.SQL(", ").join(sql.SQL("{} float8").format(sql.Identifier(column)) for column in self.columns)
         connection.execute(sql.SQL("create table {} (id bigint primary key, y boolean, {})").format(self.name, numbers))
         if model:
@@ -77,15 +77,15 @@ class Table:
 
     def block(self, rows: int) -> bytes:
         """Return rows with new keys in COPY's binary format: the client's own work is then next to nothing."""
-        rng = np.random.default_rng(self._next)
+        rng = np.random.default_rng(self.next_id)
         x = rng.normal(size=(rows, self.d))
         fields = [("count", ">i2"), ("id_length", ">i4"), ("id", ">i8"), ("y_length", ">i4"), ("y", "i1")]
         row = np.empty(rows, [*fields, ("x", arrays.ELEMENT, (self.d,))])
         row["count"], row["id_length"], row["y_length"] = self.d + 2, 8, 1
-        row["id"] = np.arange(self._next, self._next + rows)
+        row["id"] = np.arange(self.next_id, self.next_id + rows)
         row["y"] = x[:, 0] + rng.normal(size=rows) > 0
         row["x"]["length"], row["x"]["value"] = 8, x
-        self._next += rows
+        self.next_id += rows
         return b"PGCOPY\n\xff\r\n\x00" + bytes(8) + row.tobytes() + b"\xff\xff"
 
     def copy_in(self, block: bytes) -> None:
@@ -99,8 +99,8 @@ class Table:
 
     def values(self, rows: int) -> list[list[Any]]:
         """Return new rows as parameters of `insert`."""
-        rng = np.random.default_rng(self._next)
-        first, self._next = self._next, self._next + rows
+        rng = np.random.default_rng(self.next_id)
+        first, self.next_id = self.next_id, self.next_id + rows
         numbers: list[list[float]] = rng.normal(size=(rows, self.d)).tolist()
         return [[first + i, numbers[i][0] > 0, *numbers[i]] for i in range(rows)]
 

@@ -125,10 +125,10 @@ def _once(table: Table, statement: str, rows: int) -> float:
     if statement == "INSERT" and rows == 1:
         values = table.values(1)[0]
         return timed(1, lambda: connection.execute(table.insert(), values))()
-    first = table._next
+    first = table.next_id
     if statement == "INSERT":
         numbers = sql.SQL(", ").join(sql.SQL("i * {} % 97").format(j) for j in range(1, table.d + 1))
-        table._next += rows
+        table.next_id += rows
         insert = table.format(
             "insert into {} select i, i % 2 = 0, {} from generate_series({}, {}) i",
             numbers,

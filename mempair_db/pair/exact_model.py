@@ -76,7 +76,7 @@ class ExactPair(MemoryPair):
         self._weights: Matrix | None = None
         self._kept: Counter[Row] = Counter()  # the reference rows
         self._others: Counter[Row] | None = Counter()  # all other rows, as long as there are few
-        self._rows_then = self._size_then = 0  # rows, and reference rows, at the last refresh
+        self.rows_then = self._size_then = 0  # rows, and reference rows, at the last refresh
         self._touched = False  # a reference row was unlearned since the constants were checked
         self._stale = False  # without the unlearned reference rows the constants are others
         self._waiting: list[tuple[Row, int]] = []
@@ -215,7 +215,7 @@ class ExactPair(MemoryPair):
         self._total, self._weights = exact.sums(self.reference, x, y, c), None
         self._kept = Counter(self._learned_shape().rows(*chosen))
         self._others = Counter() if len(places) == len(x) else None
-        self.n = self._rows_then = len(x)
+        self.n = self.rows_then = len(x)
         self._size_then = len(places)
         self._touched, self._stale, self._needed = False, False, None
 
@@ -243,7 +243,7 @@ class ExactPair(MemoryPair):
             return "there are too many rows to keep them all"
         left = self._kept.total()
         return exact.outgrown(
-            self._calibrated(), self.sums, self.weights, rows_then=self._rows_then, left=left, rows=self._size_then
+            self._calibrated(), self.sums, self.weights, rows_then=self.rows_then, left=left, rows=self._size_then
         )
 
     def _try_to_refresh(self) -> None:
@@ -279,7 +279,7 @@ class ExactPair(MemoryPair):
             "sums": self._total.to_bytes() if self._total else None,
             "reference_rows": in_order(self._kept),
             "other_rows": in_order(self._others) if self._others is not None else None,
-            "rows_then": [self._rows_then, self._size_then],
+            "rows_then": [self.rows_then, self._size_then],
             "stale": self._stale,
             "refresh_needed": self._needed,
         }
@@ -292,7 +292,7 @@ class ExactPair(MemoryPair):
             pair._shape = Shape(**saved["shape"])
         pair._kept = Counter(map(_row, saved["reference_rows"]))
         pair._others = Counter(map(_row, saved["other_rows"])) if saved["other_rows"] is not None else None
-        pair._rows_then, pair._size_then = saved["rows_then"]
+        pair.rows_then, pair._size_then = saved["rows_then"]
         pair._stale, pair._needed = saved["stale"], saved["refresh_needed"]
         pair.n = pair._others.total() if pair._others is not None else 0
         if saved["reference"] is not None:
