@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
-from alembic import context, op
-
-revision = "0006"
-down_revision = "0005"
-
-SQL = Path(__file__).with_suffix(".sql")
+revision = "mempair_0006"
+down_revision = "mempair_0005"
 
 
 def upgrade() -> None:
-    text = SQL.read_text(encoding="utf-8")
-    if context.is_offline_mode():
-        context.get_context().impl.static_output(text)
-    else:
-        # Without parameters neither ':name' nor '%' in the SQL is taken for a placeholder.
-        op.get_bind().execution_options(no_parameters=True).exec_driver_sql(text)
+    runpy.run_path(str(Path(__file__).parents[1] / "steps.py"))["upgrade"](Path(__file__))
 
 
 def downgrade() -> None:
