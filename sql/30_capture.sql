@@ -4,9 +4,9 @@
 -- A row of a queue is a chunk of the rows that one statement changed: their keys, their numbers as a matrix, and so on. A
 -- queue row for each would cost nearly twice as much to write, and four times as much to read. No more than 500 rows, and
 -- about a megabyte: no array comes near the largest one there can be, and a batch is cut where a chunk ends.
-create or replace function mempair.chunk_rows(numbers integer, texts integer) returns integer
+create or replace function mempair.chunk_rows(model mempair.model) returns integer
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-    select greatest(1, least(500, 1000000 / (100 + 8 * numbers + 40 * texts)))
+    select greatest(1, least(500, 1000000 / (100 + 8 * cardinality(model.numeric_features) + 40 * cardinality(model.text_features))))
 $$;
 
 -- A model's own queue, so that another model's backlog can neither slow its reads nor delay its erasure.
@@ -50,6 +50,7 @@ declare
     numbers text[] := '{}';
     texts text[] := '{}';
     keys text[] := '{}';
+    may_be_long boolean := false;
     column_name text;
     reference text;
     described record;
@@ -68,8 +69,10 @@ begin
     foreach column_name in array model.key_columns loop
         select * into described from mempair.describe_column(model.source, column_name);
         keys := keys || mempair.key_expression(format('(r).%I', column_name), described.base);
+        -- A text is looked at twice to be shortened: a number need not be.
+        may_be_long := may_be_long or described.base in ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'numeric'::regtype, 'bytea'::regtype);
     end loop;
-    perform mempair.write_extractor(model, 'key', '', 'text', format('mempair.short_key(%s)', case
+    perform mempair.write_extractor(model, 'key', '', 'text', format(case when may_be_long then 'mempair.short_key(%s)' else '%s' end, case
         when cardinality(keys) = 1 then keys[1]
         else format('jsonb_build_array(%s)::text', array_to_string(keys, ', ')) end));
     perform mempair.write_extractor(model, 'x', '', 'float8[]', format('array[%s]::float8[]', array_to_string(numbers, ', ')));

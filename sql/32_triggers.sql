@@ -13,20 +13,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         relation)
 $$;
 
--- Such rows in chunks; labelled ones only. A statement of many rows reads its rows once and sorts nothing.
-create or replace function mempair.chunks_of(model mempair.model, op integer, rows text) returns text
+-- Such rows in chunks; labelled ones only. A statement of many rows reads its rows once and sorts nothing; one of a few
+-- is a single chunk, and need not number them.
+create or replace function mempair.chunks_of(model mempair.model, op integer, rows text, is_one_chunk boolean default false) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
-        'select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s
-         from (select r.*, (row_number() over () - 1) / %6$s as chunk from (%7$s) as r where r.y is not null) as e
-         group by e.chunk',
+        'select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s ' || case
+            when is_one_chunk then 'from (%7$s) as e where e.y is not null having count(*) > 0'
+            else 'from (select r.*, (row_number() over () - 1) / %6$s as chunk from (%7$s) as r where r.y is not null) as e
+         group by e.chunk' end,
         op,
         case when model.numeric_features = '{}' then 'null::float8[]' else 'array_agg(e.x)' end,
         case when model.text_features = '{}' then 'null::text[]' else 'array_agg(e.c)' end,
         case when op = 2 then 'clock_timestamp()' else 'null::timestamptz' end,
         -- Whose row it was is only asked of rows that go: receipts are for them.
         case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end,
-        mempair.chunk_rows(cardinality(model.numeric_features), cardinality(model.text_features)), rows)
+        mempair.chunk_rows(model), rows)
 $$;
 
 -- One row as a chunk of its own, which most statements are: no counting, no grouping. The rows have an op as well.
@@ -41,20 +43,23 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         rows)
 $$;
 
--- What an operation appends: the events of a statement that changed one row, and of one that changed many.
+-- What an operation appends: the events of a statement that changed one row, a few, or many.
 -- An UPDATE is its old rows and its new rows without what is the same to the model on both sides, as multisets: never
 -- joined on the key, since one statement may change a row twice, and then both versions are on both sides.
-create or replace function mempair.capture_events(model mempair.model, operation text, row_expression text, out one text, out many text)
+create or replace function mempair.capture_events(model mempair.model, operation text, row_expression text, out one text, out few text, out many text)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     old_rows text := mempair.event_rows(model, row_expression, 'old_rows');
     new_rows text := mempair.event_rows(model, row_expression, 'new_rows');
+    net text;
 begin
     if operation = 'insert' then
         one := mempair.chunk_of_one(model, format('select 1 as op, r.* from (%s) as r', new_rows));
+        few := mempair.chunks_of(model, 1, new_rows, true);
         many := mempair.chunks_of(model, 1, new_rows);
     elsif operation = 'delete' then
         one := mempair.chunk_of_one(model, format('select 2 as op, r.* from (%s) as r', old_rows));
+        few := mempair.chunks_of(model, 2, old_rows, true);
         many := mempair.chunks_of(model, 2, old_rows);
     else
         one := mempair.chunk_of_one(model, format(
@@ -66,14 +71,16 @@ begin
              ) as p
              cross join lateral (values (2, p.old_key, p.old_x, p.old_c, p.old_y, p.subject), (1, p.key, p.x, p.c, p.y, null))
                  as v(op, key, x, c, y, subject)', old_rows, new_rows));
-        many := format(
+        net := format(
             'with net as materialized (
                  select s.key, s.x, s.c, s.y, min(s.subject) as subject, sum(s.sign) as times
                  from (select r.*, -1 as sign from (%1$s) as r union all select r.*, 1 from (%2$s) as r) as s
                  group by s.key, s.x, s.c, s.y having sum(s.sign) <> 0
-             ) %3$s union all %4$s', old_rows, new_rows,
-            mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times')),
-            mempair.chunks_of(model, 1, mempair.repeated_rows('n.times')));
+             )', old_rows, new_rows);
+        few := format('%s %s union all %s', net, mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times'), true),
+                      mempair.chunks_of(model, 1, mempair.repeated_rows('n.times'), true));
+        many := format('%s %s union all %s', net, mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times')),
+                       mempair.chunks_of(model, 1, mempair.repeated_rows('n.times')));
     end if;
 end $$;
 
@@ -91,14 +98,15 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     operation text;
     events record;
+    body text;
     is_partitioned boolean := exists (select from pg_class c where c.oid = model.source and c.relkind = 'p');
 begin
     foreach operation in array array['insert', 'update', 'delete'] loop
         select * into events from mempair.capture_events(model, operation, 'row(t.*)');
-        perform mempair.write_trigger_function(model.id, operation, '', mempair.capture_body(model.id, operation, events.one, events.many));
+        body := mempair.capture_body(model, operation, events.one, events.few, events.many);
+        perform mempair.write_trigger_function(model.id, operation, '', body);
         if is_partitioned then
-            perform mempair.write_trigger_function(model.id, operation, '_part', mempair.only_in_partition(model.id,
-                mempair.capture_body(model.id, operation, events.one, events.many)));
+            perform mempair.write_trigger_function(model.id, operation, '_part', mempair.only_in_partition(model.id, body));
             -- Rare enough to be planned at every call: the text must name the partition, whatever it is called by then.
             select * into events from mempair.capture_events(model, operation, 'row(t.*)::%2$s');
             perform mempair.write_trigger_function(model.id, operation, '_odd', mempair.only_in_partition(model.id,
@@ -134,7 +142,7 @@ end $$;
 -- Append the events of a statement to the active queue table.
 -- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
 -- statements: with parameters, Postgres would plan each of the first five executions of a session anew.
-create or replace function mempair.capture_body(model_id integer, operation text, one text, many text) returns text
+create or replace function mempair.capture_body(model mempair.model, operation text, one text, few text, many text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('
     select q.active, %2$s, %3$s into half, old_count, new_count from mempair.queue q where q.model_id = %1$s;
@@ -146,14 +154,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         else
             insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %4$s;
         end if;
+    elsif old_count <= %7$s and new_count <= %7$s then
+        if half = 0 then
+            insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
+        else
+            insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
+        end if;
     elsif half = 0 then
-        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
+        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
     else
-        insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
-    end if;', model_id,
-        case when operation = 'insert' then '0' else '(select count(*) from (select from old_rows limit 2) as few)' end,
-        case when operation = 'delete' then '0' else '(select count(*) from (select from new_rows limit 2) as few)' end,
-        one, many)
+        insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
+    end if;', model.id,
+        case when operation = 'insert' then '0'
+             else format('(select count(*) from (select from old_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,
+        case when operation = 'delete' then '0'
+             else format('(select count(*) from (select from new_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,
+        one, few, many, mempair.chunk_rows(model))
 $$;
 
 -- The same, with a statement made at every call: %1$s in the events is nothing, %2$s the relation.
