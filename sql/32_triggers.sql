@@ -148,7 +148,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select q.active, %2$s, %3$s into half, old_count, new_count from mempair.queue q where q.model_id = %1$s;
     if old_count + new_count = 0 then
         return null;
-    elsif old_count < 2 and new_count < 2 then
+    elsif %8$s then
         if half = 0 then
             insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %4$s;
         else
@@ -169,7 +169,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
              else format('(select count(*) from (select from old_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,
         case when operation = 'delete' then '0'
              else format('(select count(*) from (select from new_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,
-        one, few, many, mempair.chunk_rows(model))
+        one, few, many, mempair.chunk_rows(model),
+        -- A row that moves to another partition may be kept out of it by a trigger: then it only goes.
+        case operation when 'insert' then 'new_count = 1' when 'delete' then 'old_count = 1' else 'old_count = 1 and new_count = 1' end)
 $$;
 
 -- The same, with a statement made at every call: %1$s in the events is nothing, %2$s the relation.

@@ -122,6 +122,23 @@ def test_triggers_of_the_user_that_run_before_ours_change_nothing(sql: psycopg.C
     assert did == said
 
 
+def test_a_row_that_a_trigger_keeps_out_of_its_new_partition_only_goes(sql: psycopg.Connection[Any]) -> None:
+    sql.execute(
+        "drop table orders; create table orders (id int primary key, ship int, bill int, amount float8, late boolean)"
+        " partition by range (id)"
+    )
+    sql.execute("create table low partition of orders for values from (0) to (100)")
+    sql.execute("create table high partition of orders for values from (100) to (200)")
+    sql.execute(MODEL)
+    sql.execute("create function refuse() returns trigger language plpgsql as $$ begin return null; end $$")
+    sql.execute("create trigger refuse before insert on high for each row execute function refuse()")
+    sql.execute("insert into orders select i, i, i, i, i % 3 = 0 from generate_series(1, 50) i")
+    for where in ("id = 1", "id between 2 and 5"):
+        did, said = difference(sql, f"update orders set id = id + 100 where {where}")
+        assert set(did.values()) == {-1}
+        assert did == said
+
+
 def test_a_table_that_lost_its_primary_key_is_captured_row_by_row(sql: psycopg.Connection[Any]) -> None:
     sql.execute(MODEL)
     sql.execute("alter table orders drop constraint orders_pkey")
