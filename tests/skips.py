@@ -16,7 +16,7 @@ EXPECTED = (
     "mounting a small file system needs root",
     "this machine does not allow mounts",
     "only POSIX has these permissions",
-    "MERGE came with version 15",
+    "came with version",
     "no duckdb-extension-postgres-scanner of exactly DuckDB's version is installed",
     "needs a PostgreSQL on the PATH",
 )

@@ -104,7 +104,7 @@ def _rank_correlation(before: dict[str, float], after: dict[str, float]) -> floa
     """Spearman's, over the rows that are there both times."""
     both = [key for key in before if key in after]
     ranks = [np.argsort(np.argsort([scores[key] for key in both])) for scores in (before, after)]
-    return float(np.corrcoef(np.array(ranks))[0, 1])
+    return float(np.asarray(np.corrcoef(np.array(ranks)))[0, 1])
 
 
 def _sustained(address: str, connection: psycopg.Connection[Any], size: int, seconds: float) -> float:
