@@ -6,6 +6,7 @@ and mempair_db do not fit together.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import psycopg
@@ -19,6 +20,8 @@ __all__ = ["app", "bench", "evidence", "main", "models", "offline", "receipts", 
 
 def main() -> None:
     """Run a command and turn errors into messages and exit codes."""
+    # A worker reads on several connections at once, beside the server: threads inside its small products only wait.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()
     except errors.MempairError as error:

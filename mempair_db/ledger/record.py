@@ -16,6 +16,7 @@ from mempair_db.database.queries import query
 from mempair_db.ledger.append import Ledger
 from mempair_db.ledger.entry import new_tag
 
+MUCH: Final = 20_000  # receipts and refused rows, kept until they are written
 MANY: Final = 1_000  # applied rows whose dead versions would slow every later look at the queue: purge them too
 
 
@@ -77,14 +78,33 @@ class Record:
         self._rejected.append((self.model.id, seq, key, op, reason))
         self.outcome.rejected += 1
 
+    def flush(self, connection: psycopg.Connection[Any]) -> None:
+        """Write what has been collected so far, if it is much: a million deletions need not fit into memory."""
+        if len(self._receipts) + len(self._rejected) >= MUCH:
+            self._write_lists(connection)
+
     def note(self, text: str) -> None:
         """Tell whoever watches the worker."""
         self.outcome.notes.append(text)
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         """Write everything, and with it the state it describes."""
-        if self._rejected:
-            self.enter("rejected", rows=len(self._rejected))
+        if self.outcome.rejected:
+            self.enter("rejected", rows=self.outcome.rejected)
+        self._write_lists(connection)
+        if self._ledger.seq == self.model.ledger_seq:  # a state changes with an entry or not at all: so an attested
+            models.save_row(connection, self.model)  # one cannot be exchanged
+        else:
+            point("ledger written")
+            self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
+            models.save(connection, self.model)
+        if self.outcome.unlearned or self.outcome.cancelled or self.outcome.retrained or self.outcome.learned >= MANY:
+            connection.execute(query("mark_unpurged"), {"model": self.model.id})
+        point("state written")
+        self.outcome.figures = self.model.engine.figures()
+
+    def _write_lists(self, connection: psycopg.Connection[Any]) -> None:
+        """Write receipts, refused rows and ledger entries, and begin new lists."""
         if self._gone:
             connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": self._gone})
         for name, rows in (("copy_receipts", self._receipts), ("copy_rejected", self._rejected)):
@@ -93,14 +113,6 @@ class Record:
                     for row in rows:
                         copy.write_row(row)
         point("receipts written")
-        if self._ledger.empty:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
-            models.save_row(connection, self.model)
-        else:
+        if not self._ledger.empty:
             self._ledger.write(connection)
-            point("ledger written")
-            self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
-            models.save(connection, self.model)
-        if self.outcome.unlearned or self.outcome.cancelled or self.outcome.retrained or self.outcome.learned >= MANY:
-            connection.execute(query("mark_unpurged"), {"model": self.model.id})
-        point("state written")
-        self.outcome.figures = self.model.engine.figures()
+        self._gone, self._receipts, self._rejected = [], [], []

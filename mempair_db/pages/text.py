@@ -15,11 +15,7 @@ ONE_RECORD = (
 
 def comparison(result: Comparison) -> list[str]:
     """Say what a replay found."""
-    where = (
-        "from the start of the epoch"
-        if result.since == 0
-        else f"from the earlier export, tick {result.since}"
-    )
+    where = "from the start of the epoch" if result.since == 0 else f"from the earlier export, tick {result.since}"
     lines = [f"{result.model}, epoch {result.epoch}: {result.rows} surviving rows, {result.clock} ticks, {where}."]
     if result.waiting:
         lines.append(

@@ -44,6 +44,7 @@ def read(
         learned.enter(connection, packed)
         for key, reason in rejected:
             record.reject(0, key, queue.INSERT, reason)
+        record.flush(connection)
         point("chunk replayed")
         if give_up():
             return None

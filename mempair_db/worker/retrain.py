@@ -96,4 +96,5 @@ def _enter_deletions(
             record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
         else:
             record.deletion("cancelled", "never learned", key, requested, subject, detail="never learned")
+        record.flush(connection)
     return record.outcome.unlearned

@@ -1,0 +1,101 @@
+"""What a worker costs when there is nothing to do, when a writer dawdles, and when there are two of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psycopg
+
+from mempair_db.database.connect import connect
+from mempair_db.worker import batch
+from mempair_db.worker.loop import Worker
+from tests.world import World
+
+TABLE = "create table shop (id integer primary key, age float8, plan text, spend numeric, note text, churned boolean)"
+MODEL = "select mempair.create_model('{}', 'shop', target => 'churned', features => '{{age,plan}}')"
+
+
+def written(world: World) -> int:
+    """How far the write-ahead log of the server is, which this test has for itself but for other tests' workers."""
+    return int(world.one("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
+
+
+def test_an_idle_worker_locks_and_writes_nothing(world: World) -> None:
+    world(TABLE, *(MODEL.format(f"m{i}") for i in range(5)))
+    world.fill(1, 300)
+    world.work()
+    with connect(world.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        worker = Worker(world.dsn)
+        worker.round(connection)
+        before = world.one("select array_agg(xmin::text || ctid::text order by model_id) from mempair.state")
+        changes = (
+            "select sum(n_tup_upd + n_tup_ins + n_tup_del) from pg_stat_xact_user_tables where schemaname = 'mempair'"
+        )
+        for _ in range(20):
+            with connection.transaction():
+                assert not worker.round(connection)
+                assert connection.execute(changes).fetchone() == (0,)
+                assert connection.execute("select pg_current_xact_id_if_assigned()").fetchone() == (None,)
+        assert world.one("select array_agg(xmin::text || ctid::text order by model_id) from mempair.state") == before
+
+
+def test_a_writer_that_is_idle_in_its_transaction_does_not_make_the_queues_swap_again_and_again(world: World) -> None:
+    world(TABLE, MODEL.format("churn"))
+    world.fill(1, 300)
+    world.work()
+    with psycopg.connect(world.dsn) as idler:
+        idler.execute("insert into shop values (9000, 1, 'pro', 1, 'n', true)")
+        world("delete from shop where id = 7")
+        worker = Worker(world.dsn, idle=0.02)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        time.sleep(2.0)
+        swaps = int(world.one("select n_tup_upd from pg_stat_user_tables where relname = 'queue'"))
+        for _ in range(20):
+            time.sleep(0.1)
+        again = int(world.one("select n_tup_upd from pg_stat_user_tables where relname = 'queue'"))
+        worker.stop()
+        thread.join()
+        idler.rollback()
+    assert again - swaps <= 2
+    world.work()
+    assert world.one("select oldest_unpurged is null from mempair.model_status")
+
+
+def test_two_workers_serve_one_request_for_a_retrain_once(world: World) -> None:
+    world(TABLE, MODEL.format("churn"))
+    world.fill(1, 300)
+    world.work()
+    workers = [Worker(world.dsn, idle=0.01) for _ in range(2)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        world("select mempair.retrain('churn')")
+        deadline = time.monotonic() + 30
+        while world.one("select retrain_requested is not null from mempair.model") and time.monotonic() < deadline:
+            time.sleep(0.01)
+    for worker, thread in zip(workers, threads, strict=True):
+        worker.stop()
+        thread.join()
+    assert world.one("select count(*) from mempair.ledger where kind = 'retrained'") == 6
+
+
+def test_keys_learned_in_many_small_batches_are_joined(world: World) -> None:
+    world(TABLE, MODEL.format("churn"))
+    world.fill(1, 300)
+    world.work()
+    before = world.learned()
+    # As if 40 batches had each brought a row per bucket.
+    world(
+        "insert into mempair.learned_keys (model_id, bucket, keys, prints) select 1, 5, array['k' || i], array[i]"
+        " from generate_series(1, 40) i"
+    )
+    with connect(world.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        Worker(world.dsn).round(connection)
+    assert world.one("select count(*) from mempair.learned_keys where bucket = 5") == 1
+    assert world.learned() == before | {f"k{i}" for i in range(1, 41)}
+    assert world.one("select fingerprint from mempair.learned where row_key = 'k7'") == 7
