@@ -30,7 +30,7 @@ def learning(world: World) -> None:
 
 
 def ready(world: World) -> None:
-    world(TABLE, MODEL.format(", gamma => 0.01"))
+    world(TABLE, MODEL.format(", gamma => 0.007"))
     world.fill(1, 300)
     world.work()
 
