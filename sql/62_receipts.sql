@@ -12,11 +12,11 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     select s.algorithm, s.statement
     from (values
         ('unlearned', 'symmetric', 'anchored memory pair: negative step from the shared curvature, then Gaussian noise',
-         'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from a model that never '
-         'learned this record, nor the records deleted before it in the same epoch.'),
+         'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from one that learned the '
+         'same stream with the place of this record left empty, and those of the records deleted before it in the same epoch.'),
         ('unlearned', 'passive', 'anchored memory pair: decay since the record was learned, then Gaussian noise',
-         'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from a model that never '
-         'learned this record.'),
+         'By its learned state, the model after this deletion cannot be told apart, beyond epsilon and delta, from one that learned the '
+         'same stream with the place of this record left empty.'),
         ('unlearned', 'exact', 'exact memory pair: the integers that this record had added were subtracted',
          'The model is, bit for bit, the one computed from the remaining rows: nothing in it comes from this record. '
          'This holds whoever asked for the deletion, and why.'),
@@ -161,8 +161,9 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
         'The request was not chosen by someone who had seen the model, or its predictions, before the deletion.',
         'The comparison is with a replay of the same stream in which the record''s place is empty and the noise is of the same kind.',
         'Several records of one epoch together are covered by the epoch''s epsilon, not by that of one record.',
-        'Not covered: the encoding constants of the epoch (centres, scales, categories, the ridge), which the first rows fixed; '
-        'counters and sums of losses; that a deletion took place, which the ledger shows.')
+        'Several models on one table, or copies of one, add up: mempair.table_status has their epsilon together.',
+        'Not covered: that a deletion took place, and when, which the ledger shows; how many rows were learned; and when the model '
+        'first predicted. The constants of the encoding are rounded, and were computed again without this record.')
     else '[]' end
     || case when exactly then jsonb_build_array(
         'Who kept the model''s published weights from before and after this single deletion could compute the record from their '

@@ -43,3 +43,27 @@ create or replace view mempair.errors as
 select m.name as model, r.at, r.op, r.row_key, r.reason, r.seq
 from mempair.rejected r
 join mempair.model m on m.id = r.model_id;
+
+-- Budgets add up over the models of a table: who reads all of them learns from all of them. Costs in rho are summed and then
+-- converted, which is exact for the noise that is used, with the smallest delta that was asked for. An exact model hides
+-- nothing under noise and adds nothing.
+create or replace view mempair.table_status as
+select t.source,
+       t.models,
+       t.exact_models,
+       t.deletions_by_noise,
+       coalesce(mempair.epsilon_of(t.spent, t.delta), '0.0000')::numeric as epsilon_spent,
+       coalesce(mempair.epsilon_of(t.cap, t.delta), '0.0000')::numeric as epsilon_limit,
+       t.delta
+from (
+    select m.source,
+           count(*) as models,
+           count(*) filter (where m.unlearner = 'exact') as exact_models,
+           sum(s.deletions)::bigint as deletions_by_noise,
+           sum(s.spent)::bigint as spent,
+           coalesce(sum(s.cap), 0)::bigint as cap,
+           min(coalesce((m.promise ->> 'delta')::float8, m.delta)) as delta
+    from mempair.model m
+    join mempair.state s on s.model_id = m.id
+    group by m.source
+) as t;

@@ -27,9 +27,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'insert', 'table mempair.rejected'),
         ('reader', 'usage', 'schema mempair'),
         ('reader', 'select', 'table mempair.model_status'),
+        ('reader', 'select', 'table mempair.table_status'),
         ('reader', 'select', 'table mempair.odometer'),
         ('auditor', 'usage', 'schema mempair'),
         ('auditor', 'select', 'table mempair.model_status'),
+        ('auditor', 'select', 'table mempair.table_status'),
         ('auditor', 'select', 'table mempair.odometer'),
         ('auditor', 'select', 'table mempair.errors'),
         ('auditor', 'select', 'table mempair.ledger'),
@@ -43,9 +45,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
                                     'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts',
                                     'mark_dropped_sources']),
-        ('reader', 'mempair', array['pending', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
+        ('reader', 'mempair', array['pending', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
-        ('auditor', 'mempair', array['pending', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes'])
+        ('auditor', 'mempair', array['pending', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes'])
     ) as p(kind, space, names)
     join pg_proc f on f.pronamespace = p.space::regnamespace and f.proname = any (p.names)
     union all

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from mempair_db import __version__
-from mempair_db.measure import capacity, carried, distinguish, leave_one_out, regret, replay, worlds
+from mempair_db.measure import capacity, carried, constants, distinguish, leave_one_out, regret, replay, worlds
 from mempair_db.measure.claims import FAILS, FROM_THE_LEDGER, HOLDS, OPEN, SKIPPED, Claim
 from mempair_db.measure.worlds import Worlds
 from mempair_db.offline import stream
@@ -156,6 +156,38 @@ def _replay(name: str, says: str, model: Offline, result: Audit, _effort: Effort
     return Claim(name, says, verdict, f"{found.anchor_distance:.4g}", f"{found.anchor_bound:.4g}", note)
 
 
+def _constants(name: str, says: str, model: Offline, result: Audit, _effort: Effort, _bars: Bars) -> Claim:
+    if not model.row["numeric_features"]:
+        return Claim(name, says, SKIPPED, note="the model has no numbers")
+    found = constants.measure(model)
+    result.figures["constants"] = asdict(found)
+    return Claim(
+        name,
+        says,
+        HOLDS if found.read == 0 and found.control == found.rows else FAILS,
+        measured=f"{found.read} of {found.rows} rows read",
+        limit="0",
+        note=f"removing one of them changes the constants in {found.changed} cases; means that are not rounded give "
+        f"{found.control} of {found.rows} away",
+    )
+
+
+def _predictions(name: str, says: str, model: Offline, result: Audit, _effort: Effort, _bars: Bars) -> Claim:
+    if not model.row["ready"]:
+        return Claim(name, says, SKIPPED, note="the model does not predict yet")
+    found = replay.served(model)
+    result.figures["predictions"] = asdict(found)
+    gamma = float(model.row["gamma"])
+    return Claim(
+        name,
+        says,
+        HOLDS if found.loss <= found.base + gamma else FAILS,
+        measured=f"{found.name} {found.loss:.4g}",
+        limit=f"{found.base:.4g} + γ = {gamma:g}",
+        note=f"{found.rows} rows, encoded as they are when they are served; {found.outside} of them beyond the clamp",
+    )
+
+
 def _noise(name: str, says: str, model: Offline, result: Audit, effort: Effort, bars: Bars) -> Claim:
     if int(model.row["changes_waiting"]) or model.learned_rows != model.surviving_rows:
         return Claim(name, says, OPEN, note="changes wait or rows are missing: run the worker, then reconcile")
@@ -190,7 +222,8 @@ def _stability(name: str, says: str, model: Offline, result: Audit, effort: Effo
         HOLDS if found.holds else FAILS,
         measured=f"worst ratio {worst.ratio:.4f}",
         limit="1",
-        note=f"{len(found.left)} rows left out; the worst is tick {worst.tick} ({worst.why})",
+        note=f"{len(found.left)} rows left out; the worst is tick {worst.tick} ({worst.why})"
+        + (f"; the symmetric step helped for {found.helped} of them" if model.row["unlearner"] == "symmetric" else ""),
     )
 
 
@@ -263,6 +296,8 @@ Check = Callable[[str, str, Offline, Audit, Effort, Bars], Claim]
 
 _ON_ROWS: Final[tuple[tuple[str, str, Check], ...]] = (
     ("replay", "The live model is the replay of its rows, up to what deletions may have moved it.", _replay),
+    ("constants", "No calibration row can be read off the epoch's constants.", _constants),
+    ("predictions", "What is served predicts the rows that are there no worse than their mean does.", _predictions),
     ("noise", "The stored state carries the noise that its deletions were charged for: no less and no more.", _noise),
     ("stability", "A deletion, before its noise, ends no further from the true replay than proved.", _stability),
     ("indistinguishable", "Nobody can tell the model after a deletion from the replay, beyond ε.", _indistinguishable),

@@ -46,6 +46,7 @@ class Left:
     distance: float
     ratio: float
     theta_ratio: float
+    untouched: float  # the distance if no step were taken, as `passive` does
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class LeaveOneOut:
     def worst(self) -> Left:
         """The row that came closest to the bound."""
         return max(self.left, key=lambda one: one.ratio)
+
+    @property
+    def helped(self) -> int:
+        """For how many rows the step back came closer to the replay than no step would have."""
+        return sum(one.distance < one.untouched for one in self.left)
 
     @property
     def holds(self) -> bool:
@@ -175,5 +181,6 @@ def _measure(live: CertifiedPair, main: State, forks: list[Fork]) -> LeaveOneOut
         events.apply(deleted, k, delete, fork.x[None, :], np.array([fork.y]), quiet)
         distance = float(np.linalg.norm(deleted.anchor - fork.state.anchor))
         theta = float(np.linalg.norm(main.theta - fork.state.theta))
-        left.append(Left(fork.tick, fork.why, distance, distance / reach, theta / loose))
+        untouched = float(np.linalg.norm(main.anchor - fork.state.anchor))
+        left.append(Left(fork.tick, fork.why, distance, distance / reach, theta / loose, untouched))
     return LeaveOneOut(left, reach, main, forks)

@@ -235,6 +235,39 @@ def quality(model: Offline, pair: CertifiedPair) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Served:
+    """How good the served predictions are on the rows that are there."""
+
+    name: str  # of the loss
+    rows: int
+    loss: float
+    base: float  # of always predicting the mean
+    outside: int  # rows with a number beyond the clamp
+
+
+def served(model: Offline) -> Served:
+    """Judge what is served, on raw rows: log loss, or the mean square in units of the target's scale."""
+    pair = opened(model.live())
+    assert pair.epoch is not None  # noqa: S101
+    encoding, regression = pair.epoch.encoding, pair.parameters.regression
+    predictions, targets, outside = [], [], 0
+    for x, c, y in _there(model):
+        predictions.append(pair.predict_many(x, c))
+        targets.append(y)
+        outside += int(encoding.integers.encode(x, c)[1].sum())
+    p, y = np.concatenate(predictions), np.concatenate(targets)
+    if regression:
+        unit = encoding.integers.target.scale
+        error, spread = (p - y) / unit, (y - y.mean()) / unit
+        return Served("mean square", len(y), float((error**2).mean()), float((spread**2).mean()), outside)
+    yes = y > 0
+    rate = np.clip(yes.mean(), 1e-12, 1.0 - 1e-12)
+    loss = -np.log(np.clip(np.where(yes, p, 1.0 - p), 1e-15, 1.0)).mean()
+    base = -(yes.mean() * np.log(rate) + (1.0 - yes.mean()) * np.log(1.0 - rate))
+    return Served("log loss", len(y), float(loss), float(base), outside)
+
+
 def opened(pair: CertifiedPair) -> CertifiedPair:
     """Return the same model with its gate open, for comparisons; the original is left alone."""
     view = CertifiedPair(pair.parameters)

@@ -92,8 +92,8 @@ def _summary(model: Offline, served: list[Deletion]) -> str:
         "The model learns from every row of the table and forgets every row that is deleted. "
         f"{len(served)} deletions were served so far: {noise} by certified noise, {len(served) - noise} by "
         f"retraining or at no cost. Whatever is computed from the model now is (ε = {epsilon:.2f}, "
-        f"δ = {row['delta']:.0e})-indistinguishable from a model that never had any of the records deleted in this "
-        f"epoch; the promise is ε = {row['epsilon']:g}."
+        f"δ = {row['delta']:.0e})-indistinguishable from a model of the same stream in which the places of all records "
+        f"deleted in this epoch were left empty; the promise is ε = {row['epsilon']:g}."
     )
 
 

@@ -172,14 +172,14 @@ class Odometer:
         )
 
     def epsilon_all(self, delta: float) -> float:
-        """ε for all deleted records together: the model against one that never had any of them."""
+        """ε for all deleted records together: the model against one in which their places were left empty."""
         return epsilon_of(self.spent / UNITS, delta)
 
     def epsilon_record(self, delta: float) -> float:
-        """ε for one deleted record: the model against one that never had it.
+        """ε for one deleted record: the model against one in which its place was left empty.
 
-        For the symmetric unlearner, that model never had the records deleted *before* this one either: their
-        negative steps were computed from an anchor and a window that this one had influenced.
+        For the symmetric unlearner, so are those of the records deleted *before* this one: their negative steps were
+        computed from an anchor and a window that this one had influenced.
         """
         return epsilon_of(self.largest / UNITS, delta)
 

@@ -36,13 +36,23 @@ def audited(story: Any) -> audit.Audit:
 
 def test_every_claim_of_an_honest_model_holds(audited: audit.Audit) -> None:
     assert set(verdicts(audited).values()) == {"holds"}, audited.claims
-    assert len(audited.claims) == 12
+    assert len(audited.claims) == 14
 
 
 def test_figures_survive_json_and_give_a_digest(audited: audit.Audit) -> None:
     text = json.dumps(audited.to_json(), allow_nan=False)
     assert set(json.loads(text)["figures"]) == {
-        *("empirical", "replay", "noise", "leave_one_out", "regret", "regret_with_deletions", "deletion_curve"),
+        *(
+            "empirical",
+            "replay",
+            "constants",
+            "predictions",
+            "noise",
+            "leave_one_out",
+            "regret",
+            "regret_with_deletions",
+            "deletion_curve",
+        ),
     }
     assert len(audited.digest()) == 64
 

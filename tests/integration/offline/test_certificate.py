@@ -236,3 +236,23 @@ def test_rows_far_outside_are_served_as_they_would_be_learned(make_shop: Callabl
                     "select mempair_predict('churn', jsonb_populate_record(null::customers, %s))", json.dumps(row)
                 )
                 assert served[0] == pytest.approx(pair.predict_one(x, [plan]), rel=1e-12)
+
+
+def test_budgets_of_the_models_of_a_table_add_up(make_shop: Callable[..., Any]) -> None:
+    shop = make_shop(rows=600, unlearner="passive", m=20, gamma=1e9)
+    one = "select epsilon_spent::float8, epsilon_limit::float8, models, exact_models from mempair.table_status"
+    assert shop.execute(one) == [(0.0, 1.0, 1, 0)]
+    for name, unlearner in (("second", "passive"), ("third", "exact")):
+        shop.execute(
+            "select mempair.create_model(%s, 'customers', target => 'left_us', features => '{age}', unlearner => %s)",
+            name,
+            unlearner,
+        )
+        shop.work()
+    ((_, limit, models, exact),) = shop.execute(one)
+    assert (limit, models, exact) == (pytest.approx(1.4548, abs=1e-4), 3, 1)
+    shop.fill(1000, 1100)
+    shop.work()
+    shop.delete(1050)
+    ((spent, limit, _, _),) = shop.execute(one)
+    assert 0 < spent < limit
