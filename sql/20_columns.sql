@@ -21,7 +21,12 @@ begin
         ));
         raise exception 'table % has no column %', source, quote_nullable(column_name)
             using errcode = 'MP005',
-                  hint = coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Column names are case-sensitive here.');
+                  hint = case
+                      when column_name like '%,%' then 'Name every column on its own: array[''age'', ''plan''].'
+                      when column_name ~ '[-+*/()|]' then format('An expression must be a column first: alter table %s '
+                          'add column my_feature float8 generated always as (%s) stored;', source, column_name)
+                      else coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Column names are case-sensitive here.')
+                  end;
     end if;
     if generated = 'v' then
         raise exception 'column % of table % is generated when it is read, and triggers do not see such columns',

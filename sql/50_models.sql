@@ -84,6 +84,7 @@ begin
         end if;
     end if;
     perform mempair.apply_grants();
+    perform mempair.announce(model, backfill);
     return model.id;
 end $$;
 

@@ -201,7 +201,7 @@ begin
         where p.model_id = model.id;
         update mempair.model m
         set phase = 'calibrating', constants = null, promise = null, epoch = m.epoch + 1, retrain_requested = null,
-            failure = 'its table was dropped; mempair.drop_model removes what is left'
+            failure = format('its table was dropped; remove what is left: select mempair.drop_model(%L);', m.name)
         where m.id = model.id;
         perform mempair.append_entry(model.id, 'epoch', erased, 'the table was dropped');
         marked := marked + 1;

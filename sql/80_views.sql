@@ -5,7 +5,9 @@ select m.name as model,
        m.source,
        case when m.failure is not null then 'failed' when m.paused then 'paused'
             when m.retrain_requested is not null then 'retraining' else m.phase end as status,
-       coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, m.reason) as reason,
+       coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, m.reason,
+                case when m.phase = 'calibrating' then format(
+                    'begins when %s rows with a target are there; %s changes wait', m.calibration_rows, waiting.changes) end) as reason,
        s.epoch,
        s.clock,
        s.rows_learned,

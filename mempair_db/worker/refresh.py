@@ -68,4 +68,6 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> Reference | No
     if sample is None:
         return None
     engine.reference_rows = len(sample)
+    if (sample.y == sample.y[0]).all():
+        model.reason = "at the last refresh every row had the same target: there was nothing to tell apart"
     return refer(engine.terms, sample.x, targets(sample.y, engine.terms["loss"]), sample.c)

@@ -1,0 +1,189 @@
+-- What users are told: what create_model says about the model it made, and forms of functions that people try first.
+-- The notices look at some rows only, and nothing that goes wrong there keeps a model from being created.
+
+create or replace function mempair.announce(model mempair.model, backfill boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
+begin
+    raise notice '%', mempair.kind_of_model(model);
+    perform mempair.announce_features(model);
+    perform mempair.announce_target(model);
+    perform mempair.announce_rows(model, backfill);
+exception when others then
+    raise notice 'what the table holds could not be looked at: %', sqlerrm;
+end $$;
+
+-- What the model predicts, and why that is so.
+create or replace function mempair.kind_of_model(model mempair.model) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('model %L (%s) %s', model.name,
+        case model.unlearner when 'exact' then 'exact' else 'certified, ' || model.unlearner end, case
+        when model.positive is not null
+            then format('predicts the probability that %I is %L, because positive is given', model.target, model.positive)
+        when model.loss = 'logistic'
+            then format('predicts the probability that %I is true, because that is a boolean', model.target)
+        else format('predicts the number %I by %s loss, because that has type %s; for the probability of one of its values add '
+                    'positive => ''...''', model.target, model.loss,
+                    (mempair.describe_column(model.source, model.target)).base) end)
+$$;
+
+-- Some rows of the model's table, as many as are cheap to look at.
+create or replace function mempair.few_rows(model mempair.model) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('(select s.x, s.c, s.y from mempair.source_%s s limit %s) as few', model.id,
+                  greatest(200, least(10000, 1000000 / cardinality(model.features))))
+$$;
+
+-- Every feature with its type, the share of rows where it is missing and, of a text, its levels. Shown are 20 at most.
+create or replace function mempair.announce_features(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    feature text;
+    given bigint;
+    rows bigint;
+    levels bigint;
+    rare bigint;
+    open_levels boolean;
+    example text;
+    listed text[];
+begin
+    for feature, given, rows, levels, rare in execute format(
+        'select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows, 0 as levels, 0 as rare
+         from %1$s, unnest(%2$L::text[], few.x) as u(name, value) group by u.name
+         union all
+         select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen),
+                count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5)
+         from (select u.name, u.value, count(*) as seen
+               from %1$s, unnest(%3$L::text[], few.c) as u(name, value) group by u.name, u.value) as v
+         group by v.name
+         order by name',
+        mempair.few_rows(model), model.numeric_features, model.text_features)
+    loop
+        open_levels := feature = any (model.text_features) and not coalesce(model.categories ? feature, false);
+        example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
+        listed := listed || format('%I %s', feature, (mempair.describe_column(model.source, feature)).base)
+            || case when open_levels then format(' of %s levels', levels) else '' end
+            || case when given < rows then format(', %s %% missing', round(100.0 * (rows - given) / rows, 1)) else '' end;
+        if open_levels and rare > greatest(levels, 20) then
+            raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
+                quote_literal(feature), rare, rows
+                using hint = 'A text of mostly unique values, such as a name, tells a model nothing: leave it out, or ' || example;
+        elsif open_levels and levels > 100 then
+            raise warning 'feature % has % levels; the 100 most frequent are kept, and the others count as one, "other"',
+                quote_literal(feature), levels using hint = 'If others matter more, ' || example;
+        end if;
+        if given = 0 then
+            raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
+                using hint = 'It is learned once it is there; until then it tells nothing.';
+        end if;
+    end loop;
+    if listed is not null then
+        raise notice 'features: %', array_to_string(listed[:20], '; ')
+            || case when cardinality(listed) > 20 then format('; and %s more', cardinality(listed) - 20) else '' end;
+    end if;
+end $$;
+
+-- A target that teaches nothing. A few rows may all be alike by chance, so the whole table is asked before that is said.
+create or replace function mempair.announce_target(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    few record;
+    varies boolean;
+begin
+    execute format('select count(*) as rows, count(few.y) as labelled, min(few.y) as y, min(few.y) < max(few.y) as varies,
+                           count(distinct few.y) as kinds from %s', mempair.few_rows(model)) into few;
+    if few.rows = 0 then
+        return;
+    elsif few.labelled = 0 then
+        execute format('select exists (select from mempair.source_%s s where s.y is not null)', model.id) into varies;
+        if not varies then
+            raise warning 'target % is NULL in every row, so there is nothing to learn yet', quote_literal(model.target)
+                using hint = 'Rows are learned once their target is known.';
+        end if;
+    elsif few.varies is not true then
+        execute format('select exists (select from mempair.source_%s s where s.y <> %L)', model.id, few.y) into varies;
+        if not varies and model.positive is not null and few.y < 0 then
+            raise warning 'no row has % = %, the value that counts as yes', quote_ident(model.target), quote_literal(model.positive)
+                using hint = format('Values that are there: %s.', mempair.some_values(model));
+        elsif not varies then
+            raise warning 'target % has the same value in every row, so there is nothing to tell apart', quote_literal(model.target)
+                using hint = 'The model will predict that value until other rows come.';
+        end if;
+    elsif model.loss <> 'logistic' and few.kinds <= 10 and few.labelled >= 50 then
+        raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), few.kinds
+            using hint = format('If they are classes, name the one to predict: positive => %L. Values that are there: %s.',
+                                split_part(mempair.some_values(model), ', ', 1), mempair.some_values(model));
+    end if;
+end $$;
+
+-- Up to five values of the target, for a hint.
+create or replace function mempair.some_values(model mempair.model) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    some text;
+begin
+    execute format('select string_agg(v.value, '', '' order by v.value) from (
+                        select distinct left(%1$s, 40) as value from (
+                            select s.%2$I from %3$s s where s.%2$I is not null limit 10000) as t limit 5) as v',
+                   mempair.text_expression(format('t.%I', model.target), (mempair.describe_column(model.source, model.target)).base),
+                   model.target, model.source) into some;
+    return some;
+end $$;
+
+-- How many rows wait, whether anybody works, and what to do next.
+create or replace function mempair.announce_rows(model mempair.model, backfill boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    busy boolean := exists (select from mempair.worker w where w.heartbeat_at > clock_timestamp() - interval '1 minute');
+    most constant bigint := 100000;  -- counting more takes its time
+    labelled bigint;
+begin
+    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null limit %s) as some', model.id, most)
+    into labelled;
+    if not backfill then
+        raise notice 'rows that are there are not learned (backfill => false), rows to come are';
+    elsif labelled = 0 then
+        raise notice '% has no row with a target yet; the model begins to learn when there are %', model.source, model.calibration_rows;
+    else
+        raise notice '% rows of % wait to be learned', case labelled when most then 'more than ' else '' end || labelled, model.source;
+    end if;
+    if backfill and labelled between 1 and model.calibration_rows - 1 then
+        raise warning 'model % begins to learn when % rows with a target are there; now there are %', quote_literal(model.name),
+            model.calibration_rows, labelled
+            using hint = 'Until then mempair_predict is an error and mempair_try_predict gives NULL; a smaller calibration_rows (10 or more) begins earlier.';
+    end if;
+    raise notice '%', case when busy then 'a worker is running, and learns'
+                           else 'no worker is running: start one with "mempair worker"' end
+        using hint = format('Progress: select * from mempair.model_status; then: select mempair_predict(%L, t) from %s t;',
+                            model.name, model.source);
+end $$;
+
+-- Columns named in one text: 'age, plan', or as an array's text, '{age,plan}'.
+create or replace function mempair.feature_list(features text) returns text[]
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select case when features like '{%}' then features::text[]
+                else (select array_agg(trim(f) order by i) from unnest(string_to_array(features, ',')) with ordinality as u(f, i)) end
+$$;
+
+-- The same with the features in one text, 'age, plan': generated, so that the two never differ in a parameter.
+do $do$
+declare
+    original pg_proc;
+begin
+    select p.* into original from pg_proc p
+    where p.pronamespace = 'mempair'::regnamespace and p.proname = 'create_model' and p.proargtypes[3] = 'text[]'::regtype
+    order by p.oid desc limit 1;
+    execute format(
+        'create or replace function mempair.create_model(%s) returns integer
+         language sql set search_path = pg_catalog, pg_temp as %L',
+        regexp_replace(pg_get_function_arguments(original.oid), '\mfeatures text\[\]', 'features text'),
+        format('select mempair.create_model(%s)', (
+            select string_agg(format('%1$I => %2$s', a.name, case a.name when 'features' then 'mempair.feature_list(create_model.features)'
+                                                              else format('create_model.%I', a.name) end), ', ' order by a.position)
+            from unnest(original.proargnames) with ordinality as a(name, position))));
+end $do$;
+
+-- A receipt by a number: receipt('churn', 42).
+create or replace function mempair.receipt(model_name text, key bigint, consume boolean default false) returns jsonb
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+    select mempair.receipt(receipt.model_name, receipt.key::text, receipt.consume)
+$$;

@@ -1,0 +1,222 @@
+"""What a user is told on the first day: each mistake is one row, and the message says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.errors import Diagnostic
+
+from mempair_db.worker.loop import Worker
+
+PEOPLE = """
+create table people (id integer primary key, age integer, plan text, email text, nothing float8, kind integer,
+                     status text, churned boolean, same boolean, unknown boolean, "Ünïcödé x" float8);
+insert into people
+select i, case when i % 10 > 0 then i % 50 end, (array['basic', 'pro'])[1 + i % 2], 'mail' || i, null, 1 + i % 2,
+       (array['yes', 'no'])[1 + i % 2], i % 50 < 25, true, null, i % 7
+from generate_series(1, 3000) i;
+"""
+
+
+class Room:
+    """A database with the table `people`, and what it said."""
+
+    def __init__(self, dsn: str, connection: psycopg.Connection) -> None:
+        self.dsn, self.sql = dsn, connection
+        self.said: list[tuple[str, str]] = []
+        connection.add_notice_handler(self._hear)
+        connection.execute(PEOPLE)
+
+    def _hear(self, said: Diagnostic) -> None:
+        self.said.append((said.severity_nonlocalized or "", f"{said.message_primary} {said.message_hint or ''}"))
+
+    def create(self, **parameters: str) -> None:
+        self.sql.execute(self.statement(**parameters))
+
+    def statement(self, **parameters: str) -> str:
+        defaults = {"name": "'m'", "source": "'people'", "target": "'churned'", "features": "array['age', 'plan']"}
+        values = defaults | parameters
+        first = f"{values.pop('name')}, {values.pop('source')}"
+        rest = ", ".join(f"{name} => {value}" for name, value in values.items())
+        return f"select mempair.create_model({first}, {rest})"
+
+
+@pytest.fixture
+def room(database: str) -> Iterator[Room]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield Room(database, connection)
+
+
+FEW = "delete from people where id > 20"
+MANY = "update people set plan = 'level' || id % 300, email = 'level' || id % 3000"
+NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
+    "a boolean is a classification": ("", {}, "NOTICE", "(exact) predicts the probability that churned is true"),
+    "a number is a regression": ("", {"target": "'age'", "features": "'plan'"}, "NOTICE", "number age by squared loss"),
+    "the certified unlearner": ("", {"unlearner": "'passive'"}, "NOTICE", "(certified, passive)"),
+    "epsilon asks for the certified one": ("", {"epsilon": "1"}, "NOTICE", "gets symmetric"),
+    "an integer of two values": ("", {"target": "'kind'"}, "WARNING", "only 2 different values"),
+    "and what to write": ("", {"target": "'kind'"}, "WARNING", "positive => '1'"),
+    "types and missing values": ("", {}, "NOTICE", "age integer, 10.0 % missing; plan text of 2 levels"),
+    "features in one text": ("", {"features": "'age, plan'"}, "NOTICE", "age integer, 10.0 % missing; plan text"),
+    "a text of unique values": ("", {"features": "'{email}'"}, "WARNING", 'all count as one level, "other"'),
+    "300 levels": (MANY, {"features": "'{plan}'"}, "WARNING", "has 300 levels; the 100 most frequent are kept"),
+    "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
+    "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
+    "no backfill": ("", {"backfill": "false"}, "NOTICE", "are not learned (backfill => false)"),
+    "nobody works": ("", {}, "NOTICE", 'no worker is running: start one with "mempair worker"'),
+    "what next": ("", {}, "NOTICE", "select mempair_predict('m', t) from public.people t"),
+    "somebody works": ("insert into mempair.worker (host, pid) values ('h', 1)", {}, "NOTICE", "a worker is running"),
+    "no such positive value": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "no row has status = 'Yes'"),
+    "and the values there are": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "are there: no, yes"),
+    "a constant target": ("", {"target": "'same'"}, "WARNING", "the same value in every row"),
+    "a target all NULL": ("", {"target": "'unknown'"}, "WARNING", "'unknown' is NULL in every row"),
+    "20 rows": (FEW, {}, "WARNING", "begins to learn when 100 rows with a target are there; now there are 20"),
+    "no rows": ("truncate people", {}, "NOTICE", "public.people has no row with a target yet"),
+    "a Unicode column": ("", {"features": "array['Ünïcödé x']"}, "NOTICE", '"Ünïcödé x" double precision'),
+}
+
+
+@pytest.mark.parametrize("case", NOTICES)
+def test_create_model_says_what_it_made(room: Room, case: str) -> None:
+    before, parameters, severity, text = NOTICES[case]
+    if before:
+        room.sql.execute(before)
+    room.create(**parameters)
+    assert [said for level, said in room.said if level == severity and text in said], room.said
+
+
+def test_a_model_without_flaws_is_created_without_a_warning(room: Room) -> None:
+    room.create()
+    assert {level for level, _ in room.said} == {"NOTICE"}
+    assert len(room.said) == len(set(room.said)) == 4
+
+
+def test_a_table_that_cannot_be_looked_at_is_no_obstacle(room: Room) -> None:
+    """The notices read the table once more than the model needs; whatever happens there stays there."""
+    room.sql.execute(
+        "create or replace function mempair.some_values(model mempair.model) returns text"
+        " language sql stable set search_path = pg_catalog, pg_temp as 'select (1 / 0)::text'"
+    )
+    room.create(target="'status'", positive="'Yes'")
+    assert any("could not be looked at: division by zero" in said for _, said in room.said)
+    assert room.sql.execute("select name from mempair.model").fetchall() == [("m",)]
+
+
+OTHER = """create table other (id integer primary key, age integer, plan text);
+insert into other values (1, 2, 'pro');
+select mempair.create_model('n', 'other', target => 'age', features => 'plan')"""
+LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
+PARTS = "create table parts (id integer primary key, x float8, y boolean) partition by range (id); "
+PART = PARTS + "create table part partition of parts for values from (0) to (10)"
+MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
+    "a misspelt column": ("", {"features": "array['agee']"}, "no column 'agee'", "Did you mean 'age'?"),
+    "capitals": ("", {"features": "array['Age']"}, "no column 'Age'", "Did you mean 'age'?"),
+    "an expression": ("", {"features": "array['age*2']"}, "no column 'age*2'", "generated always as (age*2) stored"),
+    "two in one": ("", {"features": "array['age,plan']"}, "no column 'age,plan'", "array['age', 'plan']"),
+    "no such table": ("", {"source": "'peple'"}, 'relation "peple" does not exist', ""),
+    "no primary key": (
+        "alter table people drop constraint people_pkey",
+        {},
+        "has no primary key",
+        "key => array[...]",
+    ),
+    "a view": ("create view v as select * from people", {"source": "'v'"}, "is a view", "on the table behind it"),
+    "a partition": (
+        PART,
+        {"source": "'part'", "target": "'y'", "features": "'x'"},
+        "is a partition",
+        "Create the model on public.parts",
+    ),
+    "a temporary table": (
+        "create temp table passing (id integer primary key, age integer, churned boolean)",
+        {"source": "'passing'", "features": "'age'"},
+        "is a temporary table",
+        "ordinary table",
+    ),
+    "a text target": ("", {"target": "'status'"}, "'status' is text", "positive => '...'"),
+    "the target among the features": ("", {"features": "'age, churned'"}, "both target and feature", "take it out"),
+    "two models of one name": (LEARNED, {}, "already a model 'm'", "mempair.drop_model"),
+    "budget for an exact model": ("", {"unlearner": "'exact'", "epsilon": "1"}, "epsilon cannot be 1", "leave it out"),
+    "an unlearner nobody knows": ("", {"unlearner": "'exakt'"}, "unlearner cannot be 'exakt'", "'exact', 'symmetric'"),
+    "a prediction too early": (
+        LEARNED,
+        "select mempair_predict('m', p) from people p",
+        "'m' is not ready: it has learned 0 rows and needs about 100",
+        "mempair_try_predict",
+    ),
+    "a model nobody made": (LEARNED, "select mempair_predict('n', p) from people p", "there is no model 'n'", ""),
+    "a misspelt model": (
+        "select mempair.create_model('churn', 'people', target => 'churned', features => 'age')",
+        "select mempair.retrain('chrun')",
+        "there is no model 'chrun'",
+        "Did you mean 'churn'?",
+    ),
+    "a row of another table": (
+        f"{LEARNED}; {OTHER}",
+        "select mempair_predict('m', o) from other o",
+        "reads rows of public.people, not of public.other",
+        "Pass a row of public.people",
+    ),
+    "numbers for a model with texts": (
+        LEARNED,
+        "select mempair_predict('m', array[1.0])",
+        "has text features (plan)",
+        "jsonb_populate_record(null::public.people",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(room: Room, case: str) -> None:
+    before, mistake, message, hint = MISTAKES[case]
+    if before:
+        room.sql.execute(before)
+    with pytest.raises(psycopg.Error) as failed:
+        room.sql.execute(mistake if isinstance(mistake, str) else room.statement(**mistake))
+    assert message in (failed.value.diag.message_primary or "")
+    assert hint in (failed.value.diag.message_hint or "")
+
+
+def test_a_receipt_can_be_asked_for_by_a_number(room: Room) -> None:
+    room.create()
+    Worker(room.dsn).run_once()
+    room.sql.execute("delete from people where id = 42")
+    Worker(room.dsn).run_once()
+    by_number = room.sql.execute("select mempair.receipt('m', 42) - 'issued'").fetchone()
+    assert by_number is not None
+    assert by_number[0]["key"] == "42"
+    assert by_number == room.sql.execute("select mempair.receipt('m', '42') - 'issued'").fetchone()
+
+
+def status(room: Room) -> tuple[str, str]:
+    row = room.sql.execute("select status, reason from mempair.model_status").fetchone()
+    assert row is not None
+    return row[0], row[1] or ""
+
+
+def test_status_says_how_many_rows_are_missing(room: Room) -> None:
+    room.sql.execute(FEW)
+    room.create()
+    Worker(room.dsn).run_once()
+    assert status(room) == ("calibrating", "begins when 100 rows with a target are there; 20 changes wait")
+
+
+def test_status_says_that_there_is_nothing_to_tell_apart(room: Room) -> None:
+    room.create(target="'same'")
+    Worker(room.dsn).run_once()
+    assert "every row had the same target" in status(room)[1]
+    room.sql.execute("update people set same = id % 50 < 25")
+    room.sql.execute("select mempair.retrain('m')")
+    Worker(room.dsn).run_once()
+    assert status(room) == ("ready", "")
+
+
+def test_a_dropped_table_is_named_with_what_can_be_pasted(room: Room) -> None:
+    room.create()
+    room.sql.execute("drop table people cascade")
+    Worker(room.dsn).run_once()
+    word, reason = status(room)
+    assert word == "failed"
+    assert "select mempair.drop_model('m')" in reason
