@@ -60,9 +60,9 @@ begin
     loop
         open_levels := feature = any (model.text_features) and not coalesce(model.categories ? feature, false);
         example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
-        listed := listed || format('%I %s', feature, (mempair.describe_column(model.source, feature)).base)
+        listed := listed || (format('%I %s', feature, (mempair.describe_column(model.source, feature)).base)
             || case when open_levels then format(' of %s levels', levels) else '' end
-            || case when given < rows then format(', %s %% missing', round(100.0 * (rows - given) / rows, 1)) else '' end;
+            || case when given < rows then format(', %s %% missing', round(100.0 * (rows - given) / rows, 1)) else '' end);
         if open_levels and rare > greatest(levels, 20) then
             raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
                 quote_literal(feature), rare, rows
@@ -86,30 +86,33 @@ end $$;
 create or replace function mempair.announce_target(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    few record;
+    rows bigint;
+    labelled bigint;
+    kinds bigint;
+    first float8;
     varies boolean;
 begin
-    execute format('select count(*) as rows, count(few.y) as labelled, min(few.y) as y, min(few.y) < max(few.y) as varies,
-                           count(distinct few.y) as kinds from %s', mempair.few_rows(model)) into few;
-    if few.rows = 0 then
+    execute format('select count(*), count(few.y), count(distinct few.y), min(few.y) from %s', mempair.few_rows(model))
+    into rows, labelled, kinds, first;
+    if rows = 0 then
         return;
-    elsif few.labelled = 0 then
+    elsif labelled = 0 then
         execute format('select exists (select from mempair.source_%s s where s.y is not null)', model.id) into varies;
         if not varies then
             raise warning 'target % is NULL in every row, so there is nothing to learn yet', quote_literal(model.target)
                 using hint = 'Rows are learned once their target is known.';
         end if;
-    elsif few.varies is not true then
-        execute format('select exists (select from mempair.source_%s s where s.y <> %L)', model.id, few.y) into varies;
-        if not varies and model.positive is not null and few.y < 0 then
+    elsif kinds = 1 then
+        execute format('select exists (select from mempair.source_%s s where s.y <> %L)', model.id, first) into varies;
+        if not varies and model.positive is not null and first < 0 then
             raise warning 'no row has % = %, the value that counts as yes', quote_ident(model.target), quote_literal(model.positive)
                 using hint = format('Values that are there: %s.', mempair.some_values(model));
         elsif not varies then
             raise warning 'target % has the same value in every row, so there is nothing to tell apart', quote_literal(model.target)
                 using hint = 'The model will predict that value until other rows come.';
         end if;
-    elsif model.loss <> 'logistic' and few.kinds <= 10 and few.labelled >= 50 then
-        raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), few.kinds
+    elsif model.loss <> 'logistic' and kinds <= 10 and labelled >= 50 then
+        raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), kinds
             using hint = format('If they are classes, name the one to predict: positive => %L. Values that are there: %s.',
                                 split_part(mempair.some_values(model), ', ', 1), mempair.some_values(model));
     end if;
@@ -137,7 +140,7 @@ declare
     most constant bigint := 100000;  -- counting more takes its time
     labelled bigint;
 begin
-    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null limit %s) as some', model.id, most)
+    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null limit %s) as few', model.id, most)
     into labelled;
     if not backfill then
         raise notice 'rows that are there are not learned (backfill => false), rows to come are';

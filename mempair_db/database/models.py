@@ -62,7 +62,7 @@ class Model:
     phase: str
     paused: bool
     retrain_requested: str | None
-    reason: str | None  # why it is exhausted
+    reason: str | None  # why it is exhausted, or what is odd about it
     on_exhausted: str
     serve_during_refresh: bool
     epoch: int
@@ -128,7 +128,7 @@ class Model:
         self.move("calibrating")
 
     def move(self, phase: str, reason: str | None = None) -> None:
-        """Go to another phase, along one of the TRANSITIONS; `reason` says why an exhausted model is."""
+        """Go to another phase, along one of the TRANSITIONS; `reason` says why it is exhausted, or what is odd."""
         if phase != self.phase and (self.phase, phase) not in TRANSITIONS:
             raise ValueError(f"model {self.name} cannot go from {self.phase} to {phase}")
         self.phase, self.reason = phase, reason

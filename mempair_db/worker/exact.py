@@ -47,7 +47,7 @@ def apply(
         model.retrain_requested = why
         record.note(f"to be refreshed: {why}")
     was_ready, ready = model.phase == "ready", engine.ready
-    model.move("ready" if ready else "learning")
+    model.move("ready" if ready else "learning", model.reason)
     if ready and not was_ready:
         record.enter("gate_opened", rows=engine.rows)
         record.note(f"gate opened after {engine.rows} rows")

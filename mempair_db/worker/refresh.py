@@ -55,7 +55,7 @@ def read(
     record.enter("calibrated", rows=engine.reference_rows, detail=detail)
     record.note(f"epoch {model.epoch}: {detail}")
     ready = engine.ready
-    model.move("ready" if ready else "learning")
+    model.move("ready" if ready else "learning", model.reason)
     if ready:
         record.enter("gate_opened", rows=total.n)
     return total.n
