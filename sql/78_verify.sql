@@ -1,0 +1,286 @@
+-- mempair.verify_model: an exact model computed anew from its table, in SQL alone, and compared with what is stored.
+-- The state is a function of the rows (EXACT.md): these are its formulas, with the model's constants put in.
+
+-- Numbers as the worker packs them: 64 bits, little-endian.
+create or replace function mempair.unpack_integers(data bytea) returns bigint[]
+language sql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
+    select array_agg((get_byte(data, o + 7)::bigint << 56) | (get_byte(data, o + 6)::bigint << 48)
+                   | (get_byte(data, o + 5)::bigint << 40) | (get_byte(data, o + 4)::bigint << 32)
+                   | (get_byte(data, o + 3)::bigint << 24) | (get_byte(data, o + 2)::bigint << 16)
+                   | (get_byte(data, o + 1)::bigint << 8) | get_byte(data, o)::bigint order by o)
+    from generate_series(0, octet_length(data) - 8, 8) as o
+$$;
+
+-- x_q = floor(clamp((x - centre) / scale) * 1024 + 1/2) as an expression. Clamped first and divided last, which gives the
+-- same bits for a scale that is a power of two, and cannot overflow. NULL where the value is missing.
+create or replace function mempair.quantised(value text, centre float8, scale float8, clamp integer) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp set extra_float_digits = 1 as $$
+    select format('case when (%1$s < ''NaN'') is true then
+        floor((greatest(least(%1$s, %2$L::float8), %3$L::float8) - %4$L::float8 + %5$L::float8) / %6$L::float8)::bigint end',
+        value, centre + clamp * scale, centre - clamp * scale, centre, scale / 2048, scale / 1024)
+$$;
+
+-- Every coordinate of an encoded row: what it is called, and the expression over q<j> (numbers) and r.c (texts) it is.
+-- `outside` and `unknown` are expressions for a row beyond the clamp, and with a level nobody knew.
+create or replace function mempair.coordinates(
+    encoding jsonb, numeric_features text[], text_features text[],
+    out names text[], out expressions text[], out outside text, out unknown text
+)
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    place integer;
+    item jsonb;
+    part jsonb;
+    other text;
+    levels text[];
+begin
+    names := array['1'];
+    expressions := array['1024'];
+    outside := 'false';
+    unknown := 'false';
+    for item, place in select n.value, n.ordinality from jsonb_array_elements(encoding -> 'numbers') with ordinality n loop
+        names := names || numeric_features[place];
+        expressions := expressions || format('coalesce(q%s, 0)', place);
+        outside := outside || format(' or coalesce(abs(q%s) = 4096, false)', place);
+        for part in select k.value from jsonb_array_elements(item -> 2) with ordinality k order by k.ordinality loop
+            names := names || format('%s above knot %s', numeric_features[place], part);
+            expressions := expressions || format('greatest(coalesce(q%s, 0) - (%s), 0)', place, part);
+        end loop;
+        if (item ->> 3)::boolean then
+            names := names || format('%s is missing', numeric_features[place]);
+            expressions := expressions || format('case when q%s is null then 1024 else 0 end', place);
+        else
+            unknown := unknown || format(' or q%s is null', place);
+        end if;
+    end loop;
+    for item, place in select t.value, t.ordinality from jsonb_array_elements(encoding -> 'texts') with ordinality t loop
+        select coalesce(array_agg(l.value order by l.ordinality), '{}') into levels
+        from jsonb_array_elements_text(item -> 0) with ordinality l;
+        names := names || array(select format('%s = %s', text_features[place], l) from unnest(levels) l);
+        expressions := expressions || array(select format('case when r.c[%s] = %L then 1024 else 0 end', place, l) from unnest(levels) l);
+        other := format('(r.c[%s] = any (%L::text[])) is not true', place, levels)
+            || case when (item ->> 1)::boolean then format(' and r.c[%s] is not null', place) else '' end;
+        names := names || format('%s is another', text_features[place]);
+        expressions := expressions || format('case when %s then 1024 else 0 end', other);
+        unknown := unknown || format(' or (%s)', other);
+        if (item ->> 1)::boolean then
+            names := names || format('%s is missing', text_features[place]);
+            expressions := expressions || format('case when r.c[%s] is null then 1024 else 0 end', place);
+        end if;
+    end loop;
+end $$;
+
+-- The query that gives every row's terms: sign, outside, unknown, y2, u, w (the second derivative) and k1 ... kd. Rows of the
+-- table count +1; what waits in the queue is taken back: an insert -1, a deletion +1.
+create or replace function mempair.terms_query(model mempair.model) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    fixed jsonb := model.constants;
+    encoding jsonb := fixed -> 'encoding';
+    coded record := mempair.coordinates(encoding, model.numeric_features, model.text_features);
+    is_logistic boolean := fixed ->> 'loss' = 'logistic';
+    target text := mempair.quantised('r.y', (encoding #>> '{target,0}')::float8, (encoding #>> '{target,1}')::float8, 64);
+    usable text := case when is_logistic then 'abs(r.y) = 1' else 'r.y - r.y = 0' end;
+begin
+    if model.promise ->> 'on_null' = 'skip' then
+        usable := usable || ' and (select coalesce(bool_and(v < ''NaN''), true) from unnest(r.x) v) and array_position(r.c, null) is null';
+    end if;
+    -- OFFSET 0: every step is computed once a row, and not again in each of the sums.
+    return format('
+        select e.*, case when %1$L then floor(p * 16384 + 0.5)::bigint - case when y > 0 then 16384 else 0 end
+                         when %2$L = ''squared'' then residual else residual * weight end as u,
+               case when %1$L then greatest(1, floor(p * (1 - p) * 1024 + 0.5)::bigint)
+                    when %2$L = ''squared'' then 1 else weight end as w
+        from (
+            select d.*, 1 / (1 + exp(-greatest(least(z, 16384), -16384) / 1024::float8)) as p,
+                   greatest(least(z - yq, 131072), -131072) as residual,
+                   greatest(1, least(256, 256 * %3$s / greatest(abs(greatest(least(z - yq, 131072), -131072)), 1))) as weight
+            from (
+                select k.*, (%4$s) >> %5$s as z
+                from (
+                    select r.sign, r.y, %6$s as yq, (%7$s)::integer as outside, (%8$s)::integer as unknown, %9$s
+                    from (
+                        select r.*, %10$s 0 as none
+                        from (
+                            select s.x, s.c, s.y, 1 as sign from mempair.source_%11$s s where s.y is not null
+                            union all
+                            select array(select q.x[i][j] from generate_series(1, %12$s) j), array(select q.c[i][j] from generate_series(1, %13$s) j),
+                                   q.y[i], case q.op when 1 then -1 else 1 end
+                            from (select * from mempair.change_%11$s_a union all select * from mempair.change_%11$s_b) q,
+                                 generate_series(1, q.rows) i
+                            where q.op <> 3
+                        ) as r
+                        where %14$s offset 0
+                    ) as r
+                    offset 0
+                ) as k
+                offset 0
+            ) as d
+            offset 0
+        ) as e',
+        is_logistic, fixed ->> 'loss', (fixed ->> 'clip')::integer,
+        (select string_agg(format('(%s) * k%s', w.value, w.ordinality), ' + ')
+         from jsonb_array_elements_text(fixed -> 'w0' -> 0) with ordinality w),
+        (fixed ->> 'h')::integer, case when is_logistic then '0::bigint' else target end, coded.outside, coded.unknown,
+        (select string_agg(format('(%s)::bigint as k%s', k.value, k.ordinality), ', ') from unnest(coded.expressions) with ordinality k(value, ordinality)),
+        (select string_agg(format('%s as q%s,', mempair.quantised(format('r.x[%s]', n.ordinality), (n.value ->> 0)::float8,
+                                                                  (n.value ->> 1)::float8, 4), n.ordinality), ' ')
+         from jsonb_array_elements(encoding -> 'numbers') with ordinality n),
+        model.id, cardinality(model.numeric_features), cardinality(model.text_features), usable);
+end $$;
+
+-- Every sum of an exact model computed from the rows, in the order in which they are packed; 1,600 at a time.
+create or replace function mempair.computed_sums(model mempair.model) returns bigint[]
+language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+    d integer := jsonb_array_length(model.constants -> 'w0' -> 0);
+    is_logistic boolean := model.constants ->> 'loss' = 'logistic';
+    wanted text[];
+    part bigint[];
+    total bigint[] := '{}';
+    terms text := mempair.terms_query(model);
+begin
+    wanted := array['sum(t.sign)', 'sum(t.sign * t.outside)', 'sum(t.sign * t.unknown)',
+                    case when is_logistic then 'sum(0)' else 'sum(t.sign * t.yq * t.yq)' end]
+        || array(select format('sum(t.sign * t.u * t.k%s)', i) from generate_series(1, d) i order by i)
+        || array(select format('sum(t.sign * t.w * t.k%s * t.k%s)', i, j)
+                 from generate_series(1, d) i, generate_series(i, d) j order by i, j);
+    for begin_at in 1..cardinality(wanted) by 1600 loop
+        execute format('select array[%s]::bigint[] from (%s) as t',
+                       (select string_agg(format('coalesce(%s, 0)', w), ', ' order by o)
+                        from unnest(wanted[begin_at:begin_at + 1599]) with ordinality as u(w, o)), terms) into part;
+        total := total || part;
+    end loop;
+    return total;
+end $$;
+
+-- The published weights by coordinate, from where each feature's lie.
+create or replace function mempair.served_weights(model mempair.model) returns float8[]
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    encoding jsonb := model.constants -> 'encoding';
+    is_logistic boolean := model.constants ->> 'loss' = 'logistic';
+    unit float8 := case when is_logistic then 1 else (encoding #>> '{target,1}')::float8 end;
+    p mempair.published;
+    curves integer;
+    place integer;
+    item jsonb;
+    at_centre float8;
+    w float8[];
+begin
+    select q.* into strict p from mempair.published q where q.model_id = model.id;
+    curves := case when cardinality(p.weights) > 0 then cardinality(p.knots) / cardinality(p.weights) else 0 end;
+    w := array[(p.intercept - case when is_logistic then 0 else (encoding #>> '{target,0}')::float8 end) / unit];
+    for item, place in select n.value, n.ordinality from jsonb_array_elements(encoding -> 'numbers') with ordinality n loop
+        w := w || p.weights[place] * 1024 / unit;
+        at_centre := 0;
+        for i in 1..jsonb_array_length(item -> 2) loop
+            w := w || p.knot_weights[(place - 1) * curves + i] * 1024 / unit;
+            at_centre := at_centre + p.knot_weights[(place - 1) * curves + i] * greatest(-(item -> 2 ->> i - 1)::float8, 0);
+        end loop;
+        if (item ->> 3)::boolean then
+            w := w || (p.missing_weights[place] - at_centre) / unit;
+        end if;
+    end loop;
+    for item, place in select t.value, t.ordinality from jsonb_array_elements(p.places) with ordinality t loop
+        w := w || array(
+            select p.level_weights[(item -> 'levels' ->> l.value)::integer] / unit
+            from jsonb_array_elements_text(encoding -> 'texts' -> (place - 1) -> 0) with ordinality l order by l.ordinality);
+        w := w || p.level_weights[(item ->> 'other')::integer] / unit;
+        if (encoding -> 'texts' -> (place - 1) ->> 1)::boolean then
+            w := w || p.level_weights[(item ->> 'null')::integer] / unit;
+        end if;
+    end loop;
+    return w;
+end $$;
+
+-- The largest residual of (H + ridge) (w0 - w) = g + ridge w0, as a share of what it is made of: no solver is needed to see
+-- whether weights are the solution.
+create or replace function mempair.residual(model mempair.model, sums bigint[], w float8[]) returns float8
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    loss text := model.constants ->> 'loss';
+    d integer := cardinality(w);
+    ridge float8 := (model.promise ->> 'ridge')::float8;
+    g_unit float8 := case loss when 'logistic' then 2::float8 ^ 24 when 'squared' then 2::float8 ^ 20 else 2::float8 ^ 28 end;
+    h_unit float8 := case loss when 'logistic' then 2::float8 ^ 30 when 'squared' then 2::float8 ^ 20 else 2::float8 ^ 28 end;
+    w0 float8[] := array(select v.value::float8 / 2::float8 ^ (model.constants ->> 'h')::integer
+                         from jsonb_array_elements_text(model.constants -> 'w0' -> 0) with ordinality v order by v.ordinality);
+    penalty float8;
+    left_side float8;
+    size float8;
+    worst float8 := 0;
+    place integer;
+begin
+    for i in 1..d loop
+        penalty := case i when 1 then least(ridge, 0.1) else ridge end;  -- the intercept has hardly any
+        left_side := penalty * (w0[i] - w[i]) - sums[4 + i] / g_unit - penalty * w0[i];
+        size := abs(penalty * w[i]) + abs(sums[4 + i] / g_unit) + 1e-300;
+        for j in 1..d loop
+            -- Row by row, the upper triangle only.
+            place := 4 + d + (least(i, j) - 1) * d - (least(i, j) - 1) * (least(i, j) - 2) / 2 + greatest(i, j) - least(i, j) + 1;
+            left_side := left_side + sums[place] / h_unit * (w0[j] - w[j]);
+            size := size + abs(sums[place] / h_unit) * (abs(w0[j]) + abs(w[j]));
+        end loop;
+        worst := greatest(worst, abs(left_side) / size);
+    end loop;
+    return worst;
+end $$;
+
+-- Compute an exact model anew from its table and compare: one row per check. Reads one snapshot, locks nothing.
+-- What SQL cannot do, `mempair verify` does: choose the constants again, and compare fingerprints.
+create or replace function mempair.verify_model(model_name text) returns table ("check" text, fine boolean, detail text)
+language plpgsql stable set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+    model mempair.model := mempair.find_model(model_name);
+    names text[] := (mempair.coordinates(model.constants -> 'encoding', model.numeric_features, model.text_features)).names;
+    stored bigint[];
+    computed bigint[];
+    wrong text;
+    wrongs bigint;
+    missed text;
+    truncated boolean;
+    worst float8;
+begin
+    if model.promise ->> 'unlearner' is distinct from 'exact' then
+        raise exception 'model % is not exact, or has no constants yet', quote_literal(model.name)
+            using errcode = 'MP003', hint = 'The state of a certified model holds noise: mempair audit measures it.';
+    end if;
+    execute format('select exists (select from mempair.change_%1$s_a where op = 3) or exists (select from mempair.change_%1$s_b where op = 3)',
+                   model.id) into truncated;
+    if truncated then
+        return query select 'sums', null::boolean, 'a TRUNCATE waits in the queue: verify again once a worker has applied it';
+        return;
+    end if;
+    select mempair.unpack_integers(s.sums) into stored from mempair.state s where s.model_id = model.id;
+    computed := mempair.computed_sums(model);
+    select count(*), string_agg(format('%s: %s', l.name, l.difference), ', ' order by l.place) filter (where l.rank <= 5)
+    into wrongs, wrong
+    from (
+        select n.name, n.place, s.value - c.value as difference, row_number() over (order by n.place) as rank
+        from unnest(stored) with ordinality as s(value, place)
+        full join unnest(computed) with ordinality as c(value, place) using (place)
+        join (
+            select e.name, row_number() over (order by e.part, e.i, e.j) as place
+            from (
+                select c.name, 1 as part, c.place as i, 0::bigint as j
+                from unnest(array['n', 'rows beyond the clamp', 'rows with an unknown level', 'sum of y squared']) with ordinality c(name, place)
+                union all
+                select format('g[%s]', g.name), 2, g.place, 0 from unnest(names) with ordinality g(name, place)
+                union all
+                select format('H[%s, %s]', a.name, b.name), 3, a.place, b.place
+                from unnest(names) with ordinality a(name, place), unnest(names) with ordinality b(name, place) where b.place >= a.place
+            ) as e
+        ) as n using (place)
+        where s.value is distinct from c.value
+    ) as l;
+    return query select 'sums', wrongs = 0 and cardinality(stored) = cardinality(computed),
+        case when wrongs = 0 then format('the %s sums are those of the %s rows, bit for bit', cardinality(computed), computed[1])
+             else format('%s sums differ from those of the rows (stored less computed): %s', wrongs, wrong) end;
+    worst := mempair.residual(model, stored, mempair.served_weights(model));
+    return query select 'served', worst < 1e-9,
+        format('what is served solves the equation of the sums; the worst line is off by %s of its size', worst::numeric(40, 20)::float8);
+    select string_agg(format('%s: %s', r.rows, r.finding), '; ') into missed from mempair.reconcile(model.name, false) r;
+    return query select 'learned', missed is null, coalesce(missed, 'the learned keys are those of the table');
+    return query select 'constants', null::boolean, 'not computed in SQL: mempair verify chooses them again from the reference rows';
+end $$;

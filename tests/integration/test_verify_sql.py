@@ -1,0 +1,124 @@
+"""`mempair.verify_model`: the same sums in SQL as in numpy, and the frauds it sees without any Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mempair_db.database import models
+from mempair_db.database.connect import connect
+from mempair_db.worker import batch
+from tests.world import SHOP, World
+
+RANDOM = "create table t (id integer primary key, a float8, b float8, c text, d text, y float8, label boolean)"
+DECLARED: dict[str, str] = {
+    "logistic": "target => 'label'",
+    "logistic without missing rows": "target => 'label', on_null => 'skip'",
+    "curves": "target => 'label', curves => 4",
+    "squared": "target => 'y', loss => 'squared'",
+    "squared with curves": "target => 'y', loss => 'squared', curves => 3",
+    "huber": "target => 'y', loss => 'huber'",
+}
+
+
+def fill(world: World, first: int, last: int, seed: int) -> None:
+    """Rows with everything that is odd: NULL, NaN, infinities, huge and tiny numbers, levels nobody knows, quotes."""
+    rng = np.random.default_rng(seed)
+    odd: list[Any] = [None, float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 1e-300, 0.0]
+    levels = ["basic", "pro's", 'g"old', "", None, "ä ö", "[1]"]
+    with world.sql.cursor().copy("copy t from stdin") as copy:
+        for number in range(first, last):
+            a, b = (
+                odd[rng.integers(len(odd))] if rng.random() < 0.05 else float(rng.normal() * 10.0**scale)
+                for scale in (0, 3)
+            )
+            c = levels[rng.integers(len(levels))]
+            d = f"level {int(rng.exponential(8))}"
+            y = float(rng.normal() + (b if b is not None and abs(b) < 1e6 else 0.0) / 1000)
+            copy.write_row((number, a, b, c, d, y, bool(y > 0)))
+
+
+def computed(world: World) -> tuple[list[int], list[int]]:
+    """The sums in SQL, and those that the worker stored."""
+    in_sql = world.one("select mempair.computed_sums(this) from mempair.model this")
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        model = models.look(connection, 1)
+        assert model is not None
+        assert model.exact.sums is not None
+        stored = np.frombuffer(model.exact.sums.to_bytes(), "<i8").tolist()
+    return in_sql, stored
+
+
+def found(world: World) -> dict[str, tuple[bool | None, str]]:
+    rows = world.sql.execute("select * from mempair.verify_model('m')").fetchall()
+    return {check: (fine, detail) for check, fine, detail in rows}
+
+
+@pytest.mark.parametrize("options", DECLARED.values(), ids=DECLARED)
+def test_sql_and_numpy_give_the_same_sums(world: World, options: str) -> None:
+    world(RANDOM)
+    fill(world, 0, 1200, seed=1)
+    world(
+        "select mempair.create_model('m', 't', features => array['a', 'b', 'c', 'd'], calibration_rows => 300,"
+        f" gamma => 10, {options})"
+    )
+    world.work()
+    fill(world, 1200, 1500, seed=2)
+    world("delete from t where id % 7 = 0")
+    world.work()
+    in_sql, stored = computed(world)
+    assert len(in_sql) > 200
+    assert in_sql == stored
+    fill(world, 1500, 1700, seed=3)
+    world("update t set a = a + 1 where id % 11 = 0 and a < 1e9", "delete from t where id % 13 = 0")
+    assert computed(world)[0] == stored  # with what waits taken back
+    verdicts = found(world)
+    assert [check for check, (fine, _) in verdicts.items() if fine is False] == []
+    assert verdicts["sums"][0] is True
+    assert verdicts["served"][0] is True
+    assert verdicts["learned"][0] is True
+
+
+@pytest.fixture
+def honest(world: World) -> World:
+    world(RANDOM)
+    fill(world, 0, 800, seed=4)
+    world("select mempair.create_model('m', 't', features => array['a', 'b', 'c'], target => 'label', gamma => 10)")
+    world.work()
+    return world
+
+
+def test_a_row_that_escaped_is_in_the_difference(honest: World) -> None:
+    honest("alter table t disable trigger user", "update t set b = b + 500 where id = 10 and b < 1e6")
+    honest("update t set b = 77 where id = 11", "alter table t enable trigger user")
+    fine, detail = found(honest)["sums"]
+    assert fine is False
+    assert "g[b]" in detail
+
+
+def test_weights_that_do_not_solve_the_equation_are_seen_without_a_solver(honest: World) -> None:
+    honest("update mempair.published set weights = (select array_agg(-w) from unnest(weights) w)")
+    verdicts = found(honest)
+    assert verdicts["sums"][0] is True
+    assert verdicts["served"][0] is False
+
+
+def test_more_sums_than_a_select_can_have_columns_come_in_parts(world: World) -> None:
+    world("create table wide (id integer primary key, c text, d text, label boolean)")
+    world(
+        "insert into wide select i, 'c' || i % 50, 'd' || i % 31, i % 3 = 0 from generate_series(1, 1500) i",
+        "select mempair.create_model('m', 'wide', features => array['c', 'd'], target => 'label', gamma => 10)",
+    )
+    world.work()
+    in_sql, stored = computed(world)
+    assert len(in_sql) > 3200
+    assert in_sql == stored
+
+
+def test_a_certified_model_is_refused_with_a_hint(world: World) -> None:
+    world(SHOP, "select mempair.create_model('m', 'shop', target => 'churned', features => array['age'])")
+    with pytest.raises(Exception, match="is not exact, or has no constants yet"):
+        found(world)
