@@ -97,6 +97,12 @@ class DuplicateModel(MempairError):
     sqlstate = "MP006"
 
 
+class UnsupportedDatabase(MempairError):
+    """This database cannot have the schema."""
+
+    sqlstate = "MP007"
+
+
 class UnknownModel(MempairError):
     """There is no such model."""
 

@@ -12,10 +12,23 @@ import sys
 import psycopg
 
 from mempair_db import errors
-from mempair_db.cli import bench, evidence, models, offline, receipts, roles, start, verify, work
+from mempair_db.cli import bench, doctor, evidence, models, offline, receipts, roles, start, verify, work
 from mempair_db.cli.common import app, messages
 
-__all__ = ["app", "bench", "evidence", "main", "models", "offline", "receipts", "roles", "start", "verify", "work"]
+__all__ = [
+    "app",
+    "bench",
+    "doctor",
+    "evidence",
+    "main",
+    "models",
+    "offline",
+    "receipts",
+    "roles",
+    "start",
+    "verify",
+    "work",
+]
 
 
 def main() -> None:

@@ -24,7 +24,9 @@ def connect(
 
     `checked`: only to a database whose schema mempair fits this code.
     """
-    with translated(), psycopg.connect(dsn, autocommit=True, application_name=application_name) as connection:
+    # UTF8: what the database's own encoding has, it has too, and the binary formats are read as such.
+    options: dict[str, Any] = {"application_name": application_name, "client_encoding": "UTF8"}
+    with translated(), psycopg.connect(dsn, autocommit=True, **options) as connection:
         if checked:
             revision.require(connection)
         connection.autocommit = autocommit

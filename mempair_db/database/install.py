@@ -22,7 +22,7 @@ from mempair_db.errors import SchemaMismatch
 
 def install(dsn: str) -> None:
     """Install schema mempair or bring it up to date, in one transaction."""
-    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=NullPool)
+    engine = create_engine("postgresql+psycopg://", creator=lambda: _opened(dsn), poolclass=NullPool)
     steps = runpy.run_path(str(directory("migrations") / "steps.py"))
     with translated(), _unwrapped(), engine.begin() as connection:
         steps["execute"](connection, steps["before"]())  # waits for other installers: Alembic knows one at a time
@@ -41,6 +41,10 @@ def script() -> str:
     output = io.StringIO()
     command.upgrade(_alembic(output=output), "head", sql=True)
     return output.getvalue()
+
+
+def _opened(dsn: str) -> psycopg.Connection:
+    return psycopg.connect(dsn, client_encoding="UTF8")
 
 
 def _migrate(connection: Connection) -> bool:

@@ -9,6 +9,10 @@ declare
     object record;
     schema_owner text := (select n.nspowner::regrole from pg_catalog.pg_namespace n where n.nspname = 'mempair');
 begin
+    if pg_catalog.getdatabaseencoding() = 'SQL_ASCII' then
+        raise exception 'the encoding of database % is SQL_ASCII, in which bytes have no meaning as text', pg_catalog.current_database()
+            using errcode = 'MP007', hint = 'Make a database with another encoding, such as UTF8, and move the data there.';
+    end if;
     -- Objects of somebody else in our schema could change what our functions do.
     if schema_owner <> current_user::pg_catalog.regrole::text then
         raise exception 'schema mempair already exists and belongs to %', schema_owner

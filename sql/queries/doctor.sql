@@ -1,0 +1,116 @@
+-- What `mempair doctor` looks at. A check is a query that returns one row per problem: what is wrong, and what to do.
+
+-- doctor_server --
+select pg_catalog.format('PostgreSQL %%s is too old', pg_catalog.current_setting('server_version')) as problem,
+       'Upgrade the server to PostgreSQL 14 or later.' as remedy
+where pg_catalog.current_setting('server_version_num')::integer < 140000
+
+-- doctor_encoding --
+select 'the encoding is SQL_ASCII, in which bytes have no meaning as text' as problem,
+       'Make a database with another encoding, such as UTF8, and move the data there.' as remedy
+where pg_catalog.getdatabaseencoding() = 'SQL_ASCII'
+
+-- doctor_rights --
+select pg_catalog.format('role %%s may not use schema mempair', current_user) as problem,
+       pg_catalog.format('As its owner: mempair grant --reader %%s (or --worker, --auditor).', current_user) as remedy
+where not pg_catalog.has_schema_privilege('mempair', 'usage')
+union all
+select pg_catalog.format('%%s lacks %%s on table %%s', g.role_name, w.privilege, w.relation),
+       pg_catalog.format('mempair grant --%%s %%s', g.kind, g.role_name)
+from mempair.granted g
+join pg_catalog.pg_roles r on r.rolname = g.role_name
+join (values
+    ('worker', 'mempair.state', 'update'), ('worker', 'mempair.ledger', 'insert'), ('worker', 'mempair.queue', 'update'),
+    ('reader', 'mempair.model_status', 'select'), ('auditor', 'mempair.ledger', 'select')
+) as w(kind, relation, privilege) on w.kind = g.kind
+where not pg_catalog.has_table_privilege(g.role_name, w.relation, w.privilege)
+union all
+select pg_catalog.format('%%s may not read the table of model %%s as its worker', g.role_name, m.name),
+       pg_catalog.format('mempair grant --worker %%s', g.role_name)
+from mempair.granted g
+join pg_catalog.pg_roles r on r.rolname = g.role_name
+cross join mempair.model m
+where g.kind = 'worker'
+  and not pg_catalog.has_table_privilege(g.role_name, pg_catalog.to_regclass(pg_catalog.format('mempair.source_%%s', m.id)), 'select')
+
+-- doctor_triggers --
+select pg_catalog.format('model %%s: the table was dropped', m.name) as problem,
+       pg_catalog.format('select mempair.drop_model(%%L);', m.name) as remedy
+from mempair.model m
+where not exists (select from pg_catalog.pg_class c where c.oid = m.source)
+union all
+select pg_catalog.format('model %%s: triggers on %%s are %%s (%%s)', m.name, w.relation, w.problem,
+                         pg_catalog.string_agg(distinct w.operation, ', ')),
+       pg_catalog.format('mempair reconcile %%s --repair', m.name)
+from mempair.model m
+join pg_catalog.pg_class c on c.oid = m.source
+cross join lateral mempair.wrong_triggers(m.id, m.source) w
+group by m.name, w.relation, w.problem
+
+-- doctor_bypass --
+-- With another session_replication_role no trigger fires.
+select 'session_replication_role is ' || pg_catalog.current_setting('session_replication_role') || ' in this session' as problem,
+       'Reset it where it is set, then: mempair reconcile for every model.' as remedy
+where pg_catalog.current_setting('session_replication_role') <> 'origin'
+union all
+select pg_catalog.format('%%s is set for %%s%%s', setting, coalesce('role ' || s.setrole::pg_catalog.regrole, 'every role'),
+                         case when s.setdatabase = 0 then ' in every database' else ' in this database' end),
+       'Reset it (alter role or alter database ... reset session_replication_role), then: mempair reconcile for every model.'
+from (select d.setdatabase, nullif(d.setrole, 0) as setrole, d.setconfig from pg_catalog.pg_db_role_setting d) s
+cross join lateral pg_catalog.unnest(s.setconfig) setting
+where setting ~ '^session_replication_role=(replica|local)$'
+  and s.setdatabase in (0, (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()))
+
+-- doctor_subscriptions --
+select pg_catalog.format('model %%s: %%s is filled by logical replication, which fires no statement triggers', m.name, p.relation)
+           as problem,
+       'Declare the model where the rows are written, or retrain it after every load: mempair retrain ' || m.name as remedy
+from mempair.model m
+join pg_catalog.pg_class c on c.oid = m.source
+cross join lateral mempair.partitions(m.source) p
+join pg_catalog.pg_subscription_rel s on s.srrelid = p.relation
+
+-- doctor_statistics --
+-- The planner's idea of a table decides how rows are found again.
+select pg_catalog.format('%%s has changed a lot since it was last analysed', s.relid::pg_catalog.regclass) as problem,
+       pg_catalog.format('analyze %%s;', s.relid::pg_catalog.regclass) as remedy
+from pg_catalog.pg_stat_all_tables s
+where s.n_mod_since_analyze > greatest(10000, s.n_live_tup)
+  and (s.relid in (select p.relation from mempair.model m
+                   join pg_catalog.pg_class c on c.oid = m.source cross join lateral mempair.partitions(m.source) p)
+       or s.relid in ('mempair.learned_keys'::pg_catalog.regclass, 'mempair.ledger'::pg_catalog.regclass))
+
+-- doctor_unlogged --
+select pg_catalog.format('model %%s: %%s is unlogged, and a crash of the server empties it without a trace', m.name, p.relation)
+           as problem,
+       pg_catalog.format('alter table %%s set logged;', p.relation) as remedy
+from mempair.model m
+join pg_catalog.pg_class c on c.oid = m.source
+cross join lateral mempair.partitions(m.source) p
+join pg_catalog.pg_class r on r.oid = p.relation and r.relpersistence = 'u'
+
+-- doctor_row_security --
+-- Policies must not hide rows from the owner of the schema, with whose rights tables are read.
+select pg_catalog.format('model %%s: policies of %%s hide rows from %%s', m.name, m.source, n.nspowner::pg_catalog.regrole) as problem,
+       pg_catalog.format('alter table %%s no force row level security; or give the role BYPASSRLS.', m.source) as remedy
+from mempair.model m
+join pg_catalog.pg_class c on c.oid = m.source
+join pg_catalog.pg_namespace n on n.nspname = 'mempair'
+join pg_catalog.pg_roles r on r.oid = n.nspowner
+where c.relrowsecurity and not r.rolbypassrls and not r.rolsuper
+  and (c.relforcerowsecurity or not pg_catalog.pg_has_role(n.nspowner, c.relowner, 'usage'))
+
+-- doctor_timeouts --
+-- Not limited by the worker itself, and in the way of a long retrain.
+select pg_catalog.format('transaction_timeout is %%s for role %%s', s.setting, current_user) as problem,
+       pg_catalog.format('alter role %%I set transaction_timeout = 0;', current_user) as remedy
+from pg_catalog.pg_settings s
+where s.name = 'transaction_timeout' and s.setting <> '0'
+union all
+select pg_catalog.format('idle_session_timeout is %%s ms for role %%s: an idle worker loses its connection', s.setting, current_user),
+       pg_catalog.format('alter role %%I set idle_session_timeout = 0;', current_user)
+from pg_catalog.pg_settings s
+where s.name = 'idle_session_timeout' and s.setting::bigint between 1 and 60000
+
+-- doctor_now --
+select pg_catalog.clock_timestamp()
