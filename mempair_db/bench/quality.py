@@ -3,6 +3,7 @@
 Shuffled, a fifth held out (or the set's own test rows), all on the encoding that the exact pair chose:
 
     exact                  sums of integers and one Newton step (EXACT.md)
+    exact, curves          the same, each number with a bend at two places
     logistic regression    scikit-learn's, converged; C = 1
     anchored               the certified pair with λ = 0.01, before any deletion
     boosting               scikit-learn's histogram gradient boosting, on the raw rows
@@ -13,8 +14,11 @@ In order, as tables really grow: the file's order, sorted by the number that tel
 first text. Rows come in batches; each is predicted before it is learned:
 
     exact    refreshes itself by its own rules
+    curves   the same, each number with a bend at two places
     refit    a converged logistic regression on all rows so far, for every batch anew
     river    StandardScaler and OneHotEncoder before LogisticRegression, row by row
+
+Small and rough tables are in `rough`.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from ..pair.exact import Reference
 from ..pair.exact_model import ExactPair
 from ..pair.rows import sample
 from ..pair.state import empty
-from . import data
+from . import data, rough
 from .report import Result, extra, goal, machine
 
 BATCHES: Final = 25
@@ -44,6 +48,7 @@ SHUFFLED_GOAL: Final = 0.002
 ORDER_GOAL: Final = 0.01
 ENOUGH: Final = 10_000
 LAM: Final = 0.01
+CURVES: Final = 2
 
 
 def run(*, folder: Path | None = None, quick: bool = False) -> Result:
@@ -64,6 +69,12 @@ def run(*, folder: Path | None = None, quick: bool = False) -> Result:
         "tables": [
             {"title": "Shuffled; held-out rows", "rows": shuffled},
             {"title": "After deletions; held-out rows", "rows": deleted},
+            {
+                "title": "Small and rough tables, log loss; scikit-learn's logistic regression by its C",
+                "rows": [row for rows in sets if not rows.image for row in rough.table(rows)]
+                if not quick
+                else rough.table(sets[0], (100,)),
+            },
             {"title": f"In order, {BATCHES} batches, each predicted before it is learned", "rows": ordered},
         ],
         "goals": [*_shuffled_goals(shuffled), *_deletion_goals(deleted), *_order_goals(ordered)],
@@ -134,6 +145,9 @@ class _Learned:
 
     def _predictions(self) -> Iterator[tuple[str, Vector]]:
         yield "exact", self._served(self.total)
+        train, curved = self.train, refer(self.train, CURVES)
+        w = exact.solve(curved, exact.sums(curved, train.x, train.y, train.c))
+        yield "exact, curves", exact.predict(curved, w, self.test.x, self.test.c)[:, 0]
         X, y, X_test = self.encoded(self.train), self.train.y > 0, self.encoded(self.test)
         yield "logistic regression", converged(X, y).predict_proba(X_test)[:, 1]
         stream = data.encode(self.train, Parameters(lam=LAM))
@@ -175,10 +189,10 @@ class _Learned:
         return exact.predict(self.reference, w, self.test.x, self.test.c)[:, 0]
 
 
-def refer(rows: data.Rows) -> Reference:
+def refer(rows: data.Rows, curves: int = 0) -> Reference:
     """Choose the reference as a refresh does."""
     chosen = rows.take(sample(rows.x, rows.y, rows.c, exact.REFERENCE_ROWS))
-    return exact.refer(chosen.x, chosen.y, chosen.c)
+    return exact.refer(chosen.x, chosen.y, chosen.c, curves=0 if rows.image else curves)
 
 
 def converged(X: Matrix, y: npt.NDArray[np.bool_]) -> Any:
@@ -245,7 +259,8 @@ def _in_order(rows: data.Rows, *, quick: bool) -> Iterator[dict[str, Any]]:
         some = there.take(np.arange(0, len(there), step))  # every so-manieth: the order stays what it is
         y = some.y[len(some) // BATCHES :]
         served, refreshes = stream_exact(some)
-        by = {"exact": served, "refit": stream_refit(some), "river": stream_river(some)}
+        curved, _ = stream_exact(some, 0 if rows.image else CURVES)
+        by = {"exact": served, "curves": curved, "refit": stream_refit(some), "river": stream_river(some)}
         each = {name: scores(y, p) for name, p in by.items()}
         yield {
             "set": rows.name,
@@ -265,10 +280,11 @@ def batches(rows: data.Rows) -> Iterator[tuple[data.Rows, data.Rows]]:
         yield rows.take(np.arange(begin)), rows.take(np.arange(begin, min(begin + size, len(rows))))
 
 
-def stream_exact(rows: data.Rows) -> tuple[Vector, int]:
+def stream_exact(rows: data.Rows, curves: int = 0) -> tuple[Vector, int]:
     """Return what an exact pair served before it learned each batch, and how often it refreshed."""
     there: list[data.Rows] = []
-    pair = ExactPair(gamma=1e9, calibration_rows=1, rows=lambda: (there[0].x, there[0].y, there[0].c))
+    all_rows = lambda: (there[0].x, there[0].y, there[0].c)  # noqa: E731
+    pair = ExactPair(gamma=1e9, calibration_rows=1, curves=curves, rows=all_rows)
     served, refreshes, last = [], 0, None
     for past, batch in batches(rows):
         there = [past]

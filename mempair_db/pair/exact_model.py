@@ -1,7 +1,7 @@
 """`ExactPair`: learn by adding, unlearn by subtracting; after any history the state is the one of the rows left.
 
 It adds to the arithmetic of `exact` what a user needs: rows as they come, a first calibration, the reference rows, and
-refreshes. It keeps the reference rows (EXACT.md, The reference), and as long as there are at most 10,000 rows, all of
+refreshes. It keeps the reference rows (EXACT.md, 3), and as long as there are at most 10,000 rows, all of
 them: then it refreshes itself. Later it asks `rows`, a function that returns all rows that are there as `learn_many`
 takes them; without it `refresh_needed` says why, the model goes on with its old constants, and `refresh` mends that.
 
@@ -27,7 +27,6 @@ True
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -39,8 +38,9 @@ from . import exact
 from .encode import Matrix, Texts, Vector
 from .exact import Reference, Sums
 from .exact_parameters import ExactParameters
+from .kept import Kept
 from .memory_pair import MemoryPair
-from .rows import Row, Shape, in_order, label, sample, value
+from .rows import Row, Shape, label, sample, value
 
 _WAIT: Final = 1_024  # single rows that wait to be added up together; nobody can tell, since addition commutes
 
@@ -74,10 +74,8 @@ class ExactPair(MemoryPair):
         self._shape: Shape | None = None
         self._total: Sums | None = None
         self._weights: Matrix | None = None
-        self._kept: Counter[Row] = Counter()  # the reference rows
-        self._others: Counter[Row] | None = Counter()  # all other rows, as long as there are few
-        self.rows_then = self._size_then = 0  # rows, and reference rows, at the last refresh
-        self._touched = False  # a reference row was unlearned since the constants were checked
+        self._kept = Kept()
+        self.rows_then = 0  # rows at the last refresh
         self._stale = False  # without the unlearned reference rows the constants are others
         self._waiting: list[tuple[Row, int]] = []
 
@@ -89,14 +87,13 @@ class ExactPair(MemoryPair):
         row = shape.row(x, c, self._target(y))
         self._adopt(shape)
         self.n += 1
-        if self._others is not None:
-            self._others[row] += 1
+        self._kept.add((row,))
         self._wait(row, 1)
 
     def unlearn_one(self, x: Any, y: Any, c: Sequence[str | None] = ()) -> None:
         """Forget one row that was learned: whatever is asked of the pair from now on does not know it."""
         row = self._learned_shape().row(x, c, self._target(y))
-        self._take(row)
+        self._kept.take(row)
         self.n -= 1
         self._wait(row, -1)
 
@@ -113,11 +110,11 @@ class ExactPair(MemoryPair):
             return
         rows = self._checked(x, y, c)
         self.n += len(rows[0])
-        if self._others is not None:
+        if self._kept.others is not None:
             if self.n > exact.REFERENCE_ROWS:  # too many to keep, and the last time that all are at hand
                 self._refresh(*_joined(self._all(), rows))
                 return
-            self._others.update(self._learned_shape().rows(*rows))
+            self._kept.add(self._learned_shape().rows(*rows))
         self._add(*rows, 1.0)
         self._settle()
 
@@ -128,10 +125,10 @@ class ExactPair(MemoryPair):
             return
         rows = self._checked(x, y, c)
         packed = self._learned_shape().rows(*rows)
-        if self._others is not None and Counter(packed) - self._kept - self._others:
+        if self._kept.lacks(packed):
             raise InvalidRow("one of these rows was never learned.", remedy="Nothing has been forgotten.")
         for row in packed:
-            self._take(row)
+            self._kept.take(row)
         self.n -= len(packed)
         self._add(*rows, -1.0)
         self._settle()
@@ -181,7 +178,7 @@ class ExactPair(MemoryPair):
     def reference_rows(self) -> tuple[Matrix, Vector, Texts]:
         """Return the reference rows that are still there."""
         self.flush()
-        return self._learned_shape().arrays(in_order(self._kept))
+        return self._learned_shape().arrays(list(self._kept.reference.elements()))
 
     def verify(self, x: Any, y: Any, c: Texts = ()) -> bool:
         """Compute the state anew from all rows that are there, and compare every bit."""
@@ -213,25 +210,24 @@ class ExactPair(MemoryPair):
         chosen = (x[places], y[places], [c[i] for i in places.tolist()] if len(c) else ())
         self.reference = self._refer(*chosen)
         self._total, self._weights = exact.sums(self.reference, x, y, c), None
-        self._kept = Counter(self._learned_shape().rows(*chosen))
-        self._others = Counter() if len(places) == len(x) else None
+        self._kept = Kept(self._learned_shape().rows(*chosen), () if len(places) == len(x) else None)
         self.n = self.rows_then = len(x)
-        self._size_then = len(places)
-        self._touched, self._stale, self._needed = False, False, None
+        self._stale, self._needed = False, None
 
     def _settle(self) -> None:
         """Calibrate, refresh, or say why a refresh is needed, where the rows that are there now ask for it."""
-        few = self._others is not None and self.n < self.parameters.calibration_rows
+        kept = self._kept
+        few = kept.others is not None and self.n < self.parameters.calibration_rows
         if self.n == 0:
             self._forget_everything()
         elif self.reference is None and not few:
             self._refresh(*self._all())
-        elif self._touched and few:  # as if the rows that are gone had never come
-            self._others = self._kept + (self._others or Counter())
-            self._kept, self.reference, self._total, self._touched = Counter(), None, None, False
+        elif kept.touched and few:  # as if the rows that are gone had never come
+            self._kept = Kept(others=kept.all())
+            self.reference, self._total = None, None
         elif self.reference is not None:
-            self._stale = self._stale or (self._touched and not self._same_constants())
-            self._touched = False
+            self._stale = self._stale or (kept.touched and not self._same_constants())
+            kept.touched = False
             self._needed = self._why()
             if self._needed is not None:
                 self._try_to_refresh()
@@ -239,15 +235,15 @@ class ExactPair(MemoryPair):
     def _why(self) -> str | None:
         if self._stale:
             return "an unlearned row is still in the constants"
-        if self._others is not None and self.n > exact.REFERENCE_ROWS:
+        if self._kept.others is not None and self.n > exact.REFERENCE_ROWS:
             return "there are too many rows to keep them all"
-        left = self._kept.total()
+        left = self._kept.reference.total()
         return exact.outgrown(
-            self._calibrated(), self.sums, self.weights, rows_then=self.rows_then, left=left, rows=self._size_then
+            self._calibrated(), self.sums, self.weights, rows_then=self.rows_then, left=left, rows=self._kept.chosen
         )
 
     def _try_to_refresh(self) -> None:
-        if self._others is not None:
+        if self._kept.others is not None:
             self._refresh(*self._all())
         elif self._rows is not None:
             rows = self._checked(*self._rows())
@@ -257,9 +253,9 @@ class ExactPair(MemoryPair):
             self._refresh(*rows)
 
     def _same_constants(self) -> bool:
-        if not self._kept:
+        if not self._kept.reference:
             return False
-        now = self._refer(*self._learned_shape().arrays(list(self._kept.elements())))
+        now = self._refer(*self.reference_rows())
         return now.to_bytes() == self._calibrated().to_bytes()
 
     def _refer(self, x: Matrix, y: Vector, c: Texts) -> Reference:
@@ -277,9 +273,8 @@ class ExactPair(MemoryPair):
             "shape": self._shape.to_json() if self._shape else None,
             "reference": self.reference.to_json() if self.reference else None,
             "sums": self._total.to_bytes() if self._total else None,
-            "reference_rows": in_order(self._kept),
-            "other_rows": in_order(self._others) if self._others is not None else None,
-            "rows_then": [self.rows_then, self._size_then],
+            "kept": self._kept.to_json(),
+            "rows_then": self.rows_then,
             "stale": self._stale,
             "refresh_needed": self._needed,
         }
@@ -290,11 +285,9 @@ class ExactPair(MemoryPair):
         pair = cls(ExactParameters(**saved["parameters"]), categories=saved["categories"], rows=rows)
         if saved["shape"] is not None:
             pair._shape = Shape(**saved["shape"])
-        pair._kept = Counter(map(_row, saved["reference_rows"]))
-        pair._others = Counter(map(_row, saved["other_rows"])) if saved["other_rows"] is not None else None
-        pair.rows_then, pair._size_then = saved["rows_then"]
-        pair._stale, pair._needed = saved["stale"], saved["refresh_needed"]
-        pair.n = pair._others.total() if pair._others is not None else 0
+        pair._kept = Kept.from_json(saved["kept"])
+        pair.rows_then, pair._stale, pair._needed = saved["rows_then"], saved["stale"], saved["refresh_needed"]
+        pair.n = len(pair._kept.all())
         if saved["reference"] is not None:
             pair.reference = Reference.from_json(saved["reference"])
             pair._total = Sums.from_bytes(saved["sums"], pair.reference.classes, pair.reference.d)
@@ -321,19 +314,9 @@ class ExactPair(MemoryPair):
             part = exact.sums(self.reference, x, y, c, np.broadcast_to(np.asarray(sign, float), len(x)))
             self._total, self._weights = self._total + part, None
 
-    def _take(self, row: Row) -> None:
-        """Take a row out of those that are kept: out of the reference rows only if no other is equal to it."""
-        if self._others is not None and self._others[row] > 0:
-            _less(self._others, row)
-        elif self._kept[row] > 0:
-            _less(self._kept, row)
-            self._touched = True
-        elif self._others is not None:
-            raise InvalidRow("this row was never learned.", remedy="Nothing has to be forgotten.")
-
     def _all(self) -> tuple[Matrix, Vector, Texts]:
         """Return all rows, as long as they are kept."""
-        return self._learned_shape().arrays(list((self._kept + (self._others or Counter())).elements()))
+        return self._learned_shape().arrays(self._kept.all())
 
     def _checked(self, x: Any, y: Any, c: Texts = ()) -> tuple[Matrix, Vector, Texts]:
         """Return rows as arrays, or say what is wrong with the first bad one."""
@@ -358,8 +341,8 @@ class ExactPair(MemoryPair):
 
     def _adopt(self, shape: Shape) -> None:
         if self._shape is not shape:
-            if self._shape is not None and self._others is not None:
-                self._others = Counter(self._shape.moved(list(self._others.elements()), shape))
+            if self._shape is not None:
+                self._kept = Kept(others=self._shape.moved(self._kept.all(), shape))
             self._shape = shape
 
     def _learned_shape(self) -> Shape:
@@ -371,16 +354,6 @@ class ExactPair(MemoryPair):
         if self.reference is None:
             raise ModelNotReady(f"{self.n} rows of {self.parameters.calibration_rows} for its calibration.")
         return self.reference
-
-
-def _less(rows: Counter[Row], row: Row) -> None:
-    rows[row] -= 1
-    if rows[row] == 0:
-        del rows[row]  # a count of zero would still hold the row
-
-
-def _row(saved: Sequence[Any]) -> Row:
-    return saved[0], tuple(saved[1]), saved[2]
 
 
 def _joined(one: tuple[Matrix, Vector, Texts], other: tuple[Matrix, Vector, Texts]) -> tuple[Matrix, Vector, Texts]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
@@ -148,20 +147,13 @@ class Shape:
         except OverflowError as error:
             raise InvalidRow("a whole number is larger than any float.") from error
         packed += 0.0  # −0.0 becomes 0.0
-        some_missing = math.isnan(packed.dot(packed)) if len(packed) else False
+        some_missing = len(packed) > 0 and math.isnan(packed.min())
         if some_missing:
             missing = np.isnan(packed)
             if missing.any() and not self.allow_missing:
                 raise _unusable(None, "number")
             packed[missing] = np.nan
         return packed.tobytes()
-
-
-def in_order(rows: Counter[Row]) -> list[Row]:
-    """Return the rows in an order that depends on them alone."""
-    return sorted(
-        rows.elements(), key=lambda row: (row[0], [(text is not None, text or "") for text in row[1]], row[2])
-    )
 
 
 def label(y: Any) -> float:

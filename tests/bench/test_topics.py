@@ -98,11 +98,19 @@ def test_every_peer_has_every_figure(results: dict[str, report.Result]) -> None:
 def test_an_exact_model_is_measured_beside_others_after_deletions_and_in_order(
     results: dict[str, report.Result],
 ) -> None:
-    shuffled, deleted, ordered = (table["rows"] for table in results["quality"]["tables"])
-    assert [row["model"] for row in shuffled] == ["exact", "logistic regression", "anchored", "boosting"]
+    shuffled, deleted, small, ordered = (table["rows"] for table in results["quality"]["tables"])
+    assert [row["model"] for row in shuffled] == [
+        "exact",
+        "exact, curves",
+        "logistic regression",
+        "anchored",
+        "boosting",
+    ]
     assert all(row["log loss"] < 0.69 and row["AUC"] > 0.9 for row in shuffled)
     assert [row["same bytes"] for row in deleted] == [True] * 4
     assert deleted[0]["largest move"] == 0.0 < deleted[-1]["largest move"]
+    assert [row["table"] for row in small] == ["plain", "rare yes", "absurd", "gaps", "many levels", "clock"]
+    assert all(row["exact"] < 2 * row["base rate"] for row in small)
     assert [row["order"] for row in ordered] == ["file", "by number"]
     assert all(0.0 < row[name] < row["base rate"] for row in ordered for name in ("exact", "refit", "river"))
 

@@ -198,9 +198,9 @@ def assert_nothing_but(pair: ExactPair, there: Sequence[Row]) -> None:
     """The state is F(S, R), bit for bit, and R is made of rows that are there."""
     assert pair.n == len(there)
     if pair.reference is None:
-        assert pair.state()["reference_rows"] == []
-        others = pair.state()["other_rows"]
-        assert len(others) == len(there) < CALIBRATION
+        kept = pair.state()["kept"]
+        assert kept["reference"] == []
+        assert len(kept["others"]) == len(there) < CALIBRATION
         return
     chosen = reference_rows(pair)
     assert not values(chosen) - values(there), "a row that is gone is still a reference row"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mempair_db.pair import exact
 from mempair_db.pair.exact import Sums
 from mempair_db.pair.exact_model import ExactPair
+from mempair_db.pair.kept import Kept
 
 from .exact_histories import (
     CALIBRATION,
@@ -129,7 +130,7 @@ def constants_are_kept_although_they_changed(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_unlearned_row_stays_a_reference_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ExactPair, "_take", lambda self, row: None)
+    patch.setattr(Kept, "take", lambda self, row: None)
 
 
 def sums_are_floats(patch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def test_numbers_may_be_of_every_kind_and_equal_ones_are_the_same_row() -> None:
     ways: list[Any] = [[1, 2.0], [True, Decimal(2)], np.array([1, 2]), (np.float32(1.0), np.int8(2)), [1.0, 2]]
     for way in ways:
         pair.learn_one(way, 1)
-    assert len({repr(row) for row in pair.state()["reference_rows"]}) == 1
+    assert len({repr(row) for row in pair.state()["kept"]["reference"]}) == 1
 
 
 def test_minus_zero_and_every_nan_are_the_same_row() -> None:
