@@ -17,9 +17,13 @@ create or replace function mempair.schema_of(model mempair.model) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select jsonb_build_object(
         'columns', (
-            select jsonb_agg(jsonb_build_object(
-                'labels', (select jsonb_agg(e.enumlabel order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid),
-                'expression', case when a.attgenerated <> '' then pg_get_expr(d.adbin, d.adrelid) end) order by a.attnum)
+            -- Of most columns there is nothing to say.
+            select jsonb_agg(case when t.typtype in ('e', 'd') or a.attgenerated <> '' then jsonb_build_object(
+                'labels', (select jsonb_agg(e.enumlabel order by e.enumsortorder) from pg_enum e
+                           where e.enumtypid = mempair.base_type(t.oid)),
+                'expression', (select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d
+                               where d.adrelid = a.attrelid and d.adnum = a.attnum and a.attgenerated <> '')) else '{}' end
+                order by a.attnum)
             from (
                 select distinct n.refobjsubid
                 from pg_depend n
@@ -30,8 +34,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                                     and p.proname in (select format('%s_%s', f, model.id) from unnest(array['key', 'x', 'c', 'y', 'subject']) f))
             ) as used
             join pg_attribute a on a.attrelid = model.source and a.attnum = used.refobjsubid
-            left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-            left join lateral mempair.base_type(a.atttypid) as t(oid) on true),
+            join pg_type t on t.oid = a.atttypid),
         'unique', exists (
             select from pg_index x
             where x.indrelid = model.source and x.indisunique and x.indisvalid and x.indimmediate and x.indpred is null
