@@ -8,7 +8,7 @@ from mempair_db.measure.replay import CHANCE, Comparison
 
 ONE_RECORD = (
     "For one deleted record the figure holds against a model of the same stream with its place left empty, and for "
-    "`symmetric` the places of the records deleted before it too: their negative steps were computed from a state this "
+    "the symmetric unlearner the places of the records deleted before it too: their negative steps were computed from a state this "
     "record had influenced. For all deleted records together the sum holds against a model with all their places empty."
 )
 
