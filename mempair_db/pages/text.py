@@ -7,9 +7,10 @@ from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED
 from mempair_db.measure.replay import CHANCE, Comparison
 
 ONE_RECORD = (
-    "For one deleted record the figure holds against a model of the same stream with its place left empty, and for "
-    "the symmetric unlearner the places of the records deleted before it too: their negative steps were computed from a state this "
-    "record had influenced. For all deleted records together the sum holds against a model with all their places empty."
+    "For one deleted record the figure holds against a model of the same stream with its place left empty, and for the "
+    "symmetric unlearner the places of the records deleted before it too: their negative steps were computed from a "
+    "state this record had influenced. For all deleted records together the sum holds against a model with all their "
+    "places empty."
 )
 
 
