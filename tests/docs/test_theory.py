@@ -45,3 +45,16 @@ def test_files_and_functions_that_it_names_exist() -> None:
             assert file.exists(), file
         elif file.exists():
             assert re.search(rf"(?:^|def |class ){attribute}\b", file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def exact_references() -> list[str]:
+    texts = (re.sub(r"\s+", " ", file.read_text(encoding="utf-8")) for file in PAIR.parent.rglob("*.py"))
+    return sorted({section for text in texts for section in re.findall(r"\(EXACT\.md, ([^)]+)\)", text)})
+
+
+@pytest.mark.parametrize("section", exact_references())
+def test_every_reference_to_the_exact_pairs_theory_resolves(section: str) -> None:
+    text = (PAIR / "EXACT.md").read_text(encoding="utf-8")
+    titles = dict(re.findall(r"^## (\d+)\. (.+)$", text, re.MULTILINE))
+    numbers = re.findall(r"\d+", section)
+    assert set(numbers) <= set(titles) if numbers else [each for each in titles.values() if each.startswith(section)]
