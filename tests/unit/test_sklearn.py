@@ -1,0 +1,31 @@
+"""The exact pair keeps scikit-learn's rules, and forgets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+from mempair_db.errors import InvalidRow
+from mempair_db.sklearn import MemoryPairClassifier
+
+
+@pytest.mark.filterwarnings("ignore")  # the checks give it what it warns about
+def test_it_keeps_the_rules_of_an_estimator() -> None:
+    found = check_estimator(MemoryPairClassifier(), on_skip=None)
+    assert sum(check["status"] == "passed" for check in found) > 40
+
+
+def test_what_is_forgotten_was_never_there() -> None:
+    x = np.random.default_rng(0).normal(size=(900, 3))
+    y = np.where(x[:, 0] > 0, "yes", "no")
+    model = MemoryPairClassifier(curves=1)
+    for begin in range(0, 900, 300):
+        model.partial_fit(x[begin : begin + 300], y[begin : begin + 300], classes=["no", "yes"])
+    model.forget(x[::3], y[::3])
+    left = np.arange(900) % 3 != 0
+    assert model.pair_.verify(x[left], y[left] == "yes")
+    with pytest.raises(InvalidRow, match="never learned"):
+        model.forget(x[:1], y[:1])
+    with pytest.raises(ValueError, match="none of the classes"):
+        model.partial_fit(x[:1], ["perhaps"])
