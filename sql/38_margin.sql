@@ -57,39 +57,53 @@ begin
     perform mempair.write_extractor(model, 'squares', ', centers float8[], scales float8[]', 'float8', array_to_string(squares, ' + '));
 end $$;
 
--- The same for a row that came as arrays, without a function made for the model; the fast ways are measured against this.
--- NULL if a value is missing that the model does not impute.
-create or replace function mempair.margin_of(published mempair.published, x float8[], c text[]) returns float8
+-- The same for a row that came as arrays, without a function made for the model: what the intercept, each number and each
+-- text adds. NULL for a value that is missing and that the model does not impute.
+create or replace function mempair.contributions(published mempair.published, x float8[], c text[]) returns float8[]
 language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
     weights float8[] := published.weights;  -- copied once: a subscript on a stored array would read it again for every element
     centers float8[] := published.centers;
     scales float8[] := published.scales;
-    missing_weights float8[] := published.missing_weights;
-    knots float8[] := published.knots;
-    knot_weights float8[] := published.knot_weights;
-    curves integer := cardinality(knots) / nullif(cardinality(weights), 0);
+    curves integer := cardinality(published.knots) / nullif(cardinality(weights), 0);
     before_x integer := coalesce(array_lower(x, 1), 1) - 1;
-    margin float8 := published.intercept;
     squares float8 := 1 + coalesce(cardinality(c), 0);
+    added float8[] := array[published.intercept];
     q float8;
+    term float8;
     place jsonb;
 begin
     for j in 1..cardinality(weights) loop
         q := mempair.quantise(x[before_x + j], centers[j], scales[j]);
-        margin := margin + coalesce(weights[j] * q, missing_weights[j]);
-        squares := squares + coalesce((q / 1024) ^ 2, 0);
+        term := coalesce(weights[j] * q, published.missing_weights[j]);
         for i in (j - 1) * curves + 1..j * curves loop
-            margin := margin + knot_weights[i] * greatest(q - knots[i], 0);
+            term := term + published.knot_weights[i] * greatest(q - published.knots[i], 0);
         end loop;
+        added := added || term;
+        squares := squares + coalesce((q / 1024) ^ 2, 0);
     end loop;
     for k in 1..coalesce(cardinality(c), 0) loop
         place := published.places -> k - 1;
-        margin := margin + published.level_weights[case when c[k] is null then place ->> 'null'
+        added := added || published.level_weights[case when c[k] is null then place ->> 'null'
             else coalesce(place -> 'levels' ->> c[k], place ->> 'other') end::integer];
     end loop;
-    return case when published.radius is null then margin
-                else published.shift + margin / greatest(published.radius, sqrt(squares)) end;
+    if published.radius is not null then
+        added := array(select a / greatest(published.radius, sqrt(squares)) from unnest(added) with ordinality u(a, i) order by i);
+        added[1] := added[1] + published.shift;
+    end if;
+    return added;
+end $$;
+
+create or replace function mempair.margin_of(published mempair.published, x float8[], c text[]) returns float8
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+    margin float8 := 0;
+    term float8;
+begin
+    foreach term in array mempair.contributions(published, x, c) loop
+        margin := margin + term;
+    end loop;
+    return margin;
 end $$;
 
 -- Models that were published before numbers were clamped: linear in the raw numbers. They serve until they are read anew.

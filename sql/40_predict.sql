@@ -210,6 +210,20 @@ begin
         using errcode = 'MP104', hint = format('Pass a row of %s.', model.source);
 end $$;
 
+-- The prediction of mempair_row, a row of the source, as an expression of a query made for the occasion: its parameters are
+-- the columns of mempair.published, so that they are constants for the planner. NULL where a row cannot be predicted.
+create or replace function mempair.prediction_expression(model mempair.model, published mempair.published) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case
+        when published.scales is null or cardinality(published.knots) <> cardinality(model.numeric_features) * model.curves
+            then format('mempair.predict_encoded(%1$s, mempair.x_%1$s(mempair_row.*), mempair.c_%1$s(mempair_row.*), false)', model.id)
+        else format(case published.link when 'logistic' then 'mempair.logistic(%s)' else '%s' end,
+            format('mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)', model.id)
+            || case when published.radius is null then '' else format(
+                ' / greatest($10, sqrt(%s + mempair.squares_%s(mempair_row.*, $3, $4) / 1048576)) + $11',
+                1 + cardinality(model.text_features), model.id) end) end
+$$;
+
 -- Every row of the source, scored in one scan: as parameters of a query made for the occasion the weights are constants.
 -- The function runs as its owner, so it first makes sure that the caller may read the table; row_security off makes an
 -- error of a policy that would apply to the owner, whose functions would run as the owner too.
@@ -220,7 +234,6 @@ declare
     -- current_user is the owner in here; SET ROLE shows in the setting.
     caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
     published mempair.published;
-    margin text;
 begin
     if not has_table_privilege(caller, model.source, 'select') then
         raise exception 'permission denied for table %', model.source using errcode = 'insufficient_privilege';
@@ -234,18 +247,8 @@ begin
         perform mempair.refuse_not_ready(model, published);
     end if;
     -- A short alias could be a column's name.
-    margin := case
-        when published.scales is null or cardinality(published.knots) <> cardinality(model.numeric_features) * model.curves
-            then 'mempair.predict_encoded(%1$s, mempair.x_%1$s(mempair_row.*), mempair.c_%1$s(mempair_row.*), false)'
-        when published.radius is not null
-            then '$11 + mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)
-                  / greatest($10, sqrt(%3$s + mempair.squares_%1$s(mempair_row.*, $3, $4) / 1048576))'
-        else 'mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)' end;
-    if published.link = 'logistic' and margin not like 'mempair.predict_encoded%' then
-        margin := format('mempair.logistic(%s)', margin);
-    end if;
-    return query execute format('select mempair.key_%1$s(mempair_row.*), ' || margin || ' from %2$s mempair_row',
-                                model.id, model.source, 1 + cardinality(model.text_features))
+    return query execute format('select mempair.key_%s(mempair_row.*), %s from %s mempair_row',
+                                model.id, mempair.prediction_expression(model, published), model.source)
         using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
               published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
 end $$;

@@ -1,0 +1,171 @@
+"""A model that explains and judges itself: contributions, coefficients, and figures like those of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from sklearn import metrics
+
+from tests.world import World, opened
+
+TABLE = """
+create table homes (id int primary key, rooms float8, age int, area text, "Größe" float8, sold boolean, price float8);
+insert into homes
+select i, case when i % 9 > 0 then i * 7919 % 13 end, i * 31 % 60,
+       (array['north', 'south', null, 'it''s'])[1 + i % 4], sin(i) * 50,
+       sin(i) + (i * 7919 % 13) / 6.0 + (i % 4) / 3.0 > 1.2,
+       100 + (i * 7919 % 13) * 10 + 30 * sin(i) + i % 7
+from generate_series(1, 1200) i
+"""
+MODEL = """
+select mempair.create_model('homes', 'homes', '{}', '{{rooms,age,area,Größe}}', gamma => 10, calibration_rows => 300{})
+"""
+KINDS = ["", ", curves => 3", ", unlearner => 'passive', lambda => 0.01"]
+
+
+@pytest.fixture
+def homes(database: str) -> Iterator[World]:
+    with opened(database) as world:
+        world(TABLE)
+        yield world
+
+
+def create(world: World, target: str, more: str = "") -> None:
+    world(MODEL.format(target, more))
+    world.work()
+
+
+def logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", ["sold", "price"])
+def test_contributions_add_up_to_the_score(homes: World, kind: str, target: str) -> None:
+    create(homes, target, kind)
+    homes("insert into homes values (5000, 'Infinity', -100, 'never seen', null), (5001, 'NaN', null, null, 1e308)")
+    for number in (1, 2, 9, 5000, 5001):
+        rows = homes.sql.execute(
+            "select e.* from homes h, mempair.explain('homes', h) e where h.id = %s", [number]
+        ).fetchall()
+        assert [row[0] for row in rows] == ["intercept", "rooms", "age", "Größe", "area"]
+        served = homes.one("select mempair_predict('homes', h) from homes h where id = %s", number)
+        score = logit(served) if target == "sold" else served
+        assert sum(row[2] for row in rows) == pytest.approx(score, rel=1e-9, abs=1e-9)
+    assert (
+        homes.one("select value from homes h, mempair.explain('homes', h) e where h.id = 2 and feature = 'age'") == "2"
+    )
+
+
+def test_only_rows_of_the_table_are_explained(homes: World) -> None:
+    create(homes, "sold")
+    with pytest.raises(psycopg.Error, match=r"reads rows of public\.homes, not of") as refusal:
+        homes.sql.execute("select * from mempair.explain('homes', row(1, 2))")
+    assert refusal.value.sqlstate == "MP104"
+
+
+@pytest.mark.parametrize("kind", ["", ", curves => 3"])
+def test_a_prediction_can_be_computed_by_hand_from_the_coefficients(homes: World, kind: str) -> None:
+    create(homes, "price", kind)
+    found: dict[Any, Any] = {}
+    for feature, what, level, weight, lowest, highest in homes.sql.execute(
+        "select * from mempair.coefficients('homes')"
+    ):
+        found.setdefault((feature, what), []).append((level, weight, lowest, highest))
+    for number in (1, 9, 700):
+        rooms, age, area, size = homes.one('select rooms, age, area, "Größe" from homes where id = %s', number)
+        score = found[None, "intercept"][0][1]
+        for name, x in (("rooms", rooms), ("age", age), ("Größe", size)):
+            [(_, weight, lowest, highest)] = found[name, "number"]
+            if x is None:
+                score += found[name, "missing"][0][1]
+                continue
+            assert lowest < x < highest
+            centre = (lowest + highest) / 2
+            score += weight * (x - centre)
+            score += sum(w * max(x - float(at), 0.0) for at, w, _, _ in found.get((name, "knot"), []))
+        levels = {level: weight for level, weight, _, _ in found["area", "level"]}
+        assert set(levels) == {"north", "south", "it's"}
+        score += levels[area] if area is not None else found["area", "missing"][0][1]
+        served = homes.one("select mempair_predict('homes', h) from homes h where id = %s", number)
+        assert score == pytest.approx(served, abs=0.05)  # a served number is quantised
+
+
+def test_a_classifier_is_judged_as_by_scikit_learn(homes: World) -> None:
+    create(homes, "sold")
+    homes("insert into homes (id, rooms) values (7000, 1)")  # unlabelled: it does not count
+    for condition in (None, "id % 3 = 0 -- every third"):
+        where = "true" if condition is None else "id % 3 = 0"
+        rows = homes.sql.execute(
+            f"select sold, mempair_predict('homes', h) from homes h where sold is not null and {where}"
+        ).fetchall()
+        y, p = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+        figures = homes.one(
+            "select rows, unpredicted, log_loss, base_log_loss, accuracy, auc, brier"
+            " from mempair.evaluate('homes', %s)",
+            condition,
+        )
+        base = np.full(len(y), y.mean())
+        assert figures == pytest.approx(
+            (
+                len(y),
+                0,
+                metrics.log_loss(y, p),
+                metrics.log_loss(y, base),
+                ((p >= 0.5) == y).mean(),
+                metrics.roc_auc_score(y, p),
+                metrics.brier_score_loss(y, p),
+            )
+        )
+    calibration = homes.one("select calibration from mempair.evaluate('homes')")
+    assert sum(decile["rows"] for decile in calibration) == 1200
+    assert calibration[0]["observed"] < calibration[9]["observed"]
+
+
+def test_ties_count_half_and_one_class_has_no_auc(homes: World) -> None:
+    create(homes, "sold")
+    # With one weight left many rows have the same score.
+    homes("update mempair.published set weights = '{0,0,0}', missing_weights = '{0,0,0}'")
+    rows = homes.sql.execute("select sold, mempair_predict('homes', h) from homes h").fetchall()
+    assert len({row[1] for row in rows}) <= 5
+    expected = metrics.roc_auc_score([row[0] for row in rows], [row[1] for row in rows])
+    assert homes.one("select auc from mempair.evaluate('homes')") == pytest.approx(expected)
+    assert homes.one("select auc, base_log_loss from mempair.evaluate('homes', 'sold')") == (None, 0)
+    assert homes.one("select rows, log_loss from mempair.evaluate('homes', 'false')") == (0, None)
+
+
+def test_a_regression_is_judged_as_by_scikit_learn(homes: World) -> None:
+    create(homes, "price", ", on_null => 'skip'")
+    rows = homes.sql.execute("select price, mempair_try_predict('homes', h) from homes h").fetchall()
+    y, p = np.array([row for row in rows if row[1] is not None]).T
+    figures = homes.one("select rows, unpredicted, r2, mae, rmse from mempair.evaluate('homes')")
+    assert figures == pytest.approx(
+        (
+            len(y),
+            len(rows) - len(y),
+            metrics.r2_score(y, p),
+            metrics.mean_absolute_error(y, p),
+            math.sqrt(((y - p) ** 2).mean()),
+        )
+    )
+    assert figures[2] > 0.9
+
+
+def test_whoever_judges_a_model_does_so_with_his_own_rights(homes: World, superuser: Any) -> None:
+    create(homes, "sold")
+    with psycopg.connect(superuser(homes.dsn), autocommit=True) as session:
+        session.execute("create role judge_of_homes")
+        try:
+            session.execute("grant usage on schema mempair to judge_of_homes")
+            session.execute("grant execute on function mempair.evaluate(text, text) to judge_of_homes")
+            session.execute("set role judge_of_homes")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute("select * from mempair.evaluate('homes', 'true')")
+        finally:
+            session.execute("reset role")
+            session.execute("drop owned by judge_of_homes; drop role judge_of_homes")
