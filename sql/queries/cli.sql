@@ -93,3 +93,15 @@ select mempair.backfill_blocks(%(name)s, %(relation)s::bigint::oid::regclass, %(
 
 -- cli_retrain --
 select mempair.retrain(%(name)s, %(reason)s)
+
+-- alembic_models --
+-- Models as they were declared, for a comparison. A table of the default schema has no schema in its name.
+select m.name, m.source::text as source, m.target, m.features, m.keep_receipts::text as keep_receipts,
+       jsonb_strip_nulls(jsonb_build_object(
+           'positive', m.positive, 'loss', m.loss, 'unlearner', m.unlearner, 'epsilon', m.epsilon, 'delta', m.delta,
+           'gamma', m.gamma, 'lambda', m.lambda, 'm', m.m, 'tau', m.tau, 'kappa', m.kappa, 'clip', m.clip,
+           'calibration_rows', m.calibration_rows, 'on_null', m.on_null, 'on_exhausted', m.on_exhausted,
+           'categories', m.categories, 'subject', m.subject, 'ridge', m.ridge, 'curves', m.curves,
+           'serve_during_refresh', m.serve_during_refresh)) as parameters
+from mempair.model m
+join pg_catalog.pg_class c on c.oid = m.source

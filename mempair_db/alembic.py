@@ -1,0 +1,196 @@
+"""For Alembic: operations on models, and autogenerate that finds them. Import it in the project's env.py.
+
+    op.create_mempair_model("churn", "customers", target="churned", features=["age", "plan"])
+    op.alter_mempair_model("churn", {"gamma": 0.2}, existing={"gamma": 0.1})
+    op.drop_mempair_model("churn")
+
+The schema itself is a branch of the project's history when `VERSIONS` is one of its `version_locations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from alembic.autogenerate import comparators, renderers
+from alembic.autogenerate.api import AutogenContext
+from alembic.operations import MigrateOperation, Operations
+from alembic.operations.ops import UpgradeOps
+from alembic.util import langhelpers
+from sqlalchemy import text
+
+from mempair_db.database.queries import query
+from mempair_db.database.resources import directory
+from mempair_db.sqlalchemy import KEY, AlterModel, CreateModel, Declaration, DropModel
+
+VERSIONS: Final = directory("migrations") / "versions"
+
+ALTERABLE: Final = frozenset(
+    ("epsilon", "delta", "gamma", "lambda", "m", "on_null", "on_exhausted", "unlearner", "calibration_rows")
+) | {"ridge", "curves", "serve_during_refresh", "keep_receipts"}
+# Since 1.18 what is registered like this would run before the tables are compared.
+_priority = getattr(langhelpers, "DispatchPriority", None)
+LAST: Final[dict[str, Any]] = {"priority": _priority.LAST} if _priority else {}
+# Parameters of create_model that say what is done at creation, and leave nothing to compare.
+MOMENTARY: Final = frozenset(("backfill", "key"))
+
+
+@Operations.register_operation("create_mempair_model")
+class CreateModelOp(MigrateOperation):
+    """Declare a model."""
+
+    def __init__(self, model: Declaration) -> None:
+        """Declare this one."""
+        self.model = model
+
+    @classmethod
+    def create_mempair_model(
+        cls, operations: Operations, name: str, table: str, *, target: str, features: Sequence[str], **options: Any
+    ) -> Any:
+        """Declare a model on a table; `options` are the other parameters of ``mempair.create_model``."""
+        return operations.invoke(cls(Declaration(name, table, target, features, options)))
+
+    def reverse(self) -> DropModelOp:
+        """Drop it."""
+        return DropModelOp(self.model.name, existing=self.model)
+
+
+@Operations.register_operation("drop_mempair_model")
+class DropModelOp(MigrateOperation):
+    """Remove a model and what it learned."""
+
+    def __init__(self, name: str, *, keep_ledger: bool = False, existing: Declaration | None = None) -> None:
+        """Remove the model of this name; `existing` is what its reverse would declare."""
+        self.name = name
+        self.keep_ledger = keep_ledger
+        self.existing = existing
+
+    @classmethod
+    def drop_mempair_model(cls, operations: Operations, name: str, *, keep_ledger: bool = False) -> Any:
+        """Remove a model; its ledger too, unless it is kept."""
+        return operations.invoke(cls(name, keep_ledger=keep_ledger))
+
+    def reverse(self) -> CreateModelOp:
+        """Declare it again: it will learn its table anew."""
+        if self.existing is None:
+            raise NotImplementedError(f"how model {self.name!r} was declared is not known here")
+        return CreateModelOp(self.existing)
+
+
+@Operations.register_operation("alter_mempair_model")
+class AlterModelOp(MigrateOperation):
+    """Change parameters of a model."""
+
+    def __init__(self, name: str, changes: Mapping[str, Any], existing: Mapping[str, Any] | None = None) -> None:
+        """Change parameters that had the values of `existing`."""
+        self.name = name
+        self.changes = dict(changes)
+        self.existing = dict(existing or {})
+
+    @classmethod
+    def alter_mempair_model(
+        cls, operations: Operations, name: str, changes: Mapping[str, Any], *, existing: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Change parameters of a model: those of ``mempair.alter_model``."""
+        return operations.invoke(cls(name, changes, existing))
+
+    def reverse(self) -> AlterModelOp:
+        """Change them back."""
+        return AlterModelOp(self.name, self.existing, self.changes)
+
+
+@Operations.implementation_for(CreateModelOp)
+def _create(operations: Operations, operation: CreateModelOp) -> None:
+    operations.execute(CreateModel(operation.model))
+
+
+@Operations.implementation_for(DropModelOp)
+def _drop(operations: Operations, operation: DropModelOp) -> None:
+    operations.execute(DropModel(operation.name, keep_ledger=operation.keep_ledger))
+
+
+@Operations.implementation_for(AlterModelOp)
+def _alter(operations: Operations, operation: AlterModelOp) -> None:
+    operations.execute(AlterModel(operation.name, operation.changes))
+
+
+@renderers.dispatch_for(CreateModelOp)
+def _render_create(context: AutogenContext, operation: CreateModelOp) -> str:
+    model = operation.model
+    arguments = {"target": model.target, "features": model.features} | model.options
+    return _rendered(context, "create_mempair_model", [model.name, model.source], arguments)
+
+
+@renderers.dispatch_for(DropModelOp)
+def _render_drop(context: AutogenContext, operation: DropModelOp) -> str:
+    return _rendered(context, "drop_mempair_model", [operation.name], {})
+
+
+@renderers.dispatch_for(AlterModelOp)
+def _render_alter(context: AutogenContext, operation: AlterModelOp) -> str:
+    return _rendered(
+        context, "alter_mempair_model", [operation.name, operation.changes], {"existing": operation.existing}
+    )
+
+
+def _rendered(context: AutogenContext, name: str, positional: Sequence[Any], named: Mapping[str, Any]) -> str:
+    context.imports.add("import mempair_db.alembic  # noqa: F401 - its operations")
+    if any("timedelta" in repr(value) for value in (*positional, *named.values())):
+        context.imports.add("import datetime")
+    # A keyword of Python, such as lambda, can only be passed in a dictionary.
+    plain = {key: value for key, value in named.items() if key != "lambda"}
+    parts = [*map(repr, positional), *(f"{key}={value!r}" for key, value in plain.items())]
+    if "lambda" in named:
+        parts.append(f"**{ {'lambda': named['lambda']}!r}")
+    return f"op.{name}({', '.join(parts)})"
+
+
+@comparators.dispatch_for("schema", **LAST)
+def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
+    """Compare the models of the metadata with those of the database. Their tables exist before, and go after."""
+    if context.connection is None or context.dialect is None or context.dialect.name != "postgresql":
+        return
+    several = context.metadata if isinstance(context.metadata, Sequence) else [context.metadata]
+    declared = {model.name: model for each in several if each is not None for model in each.info.get(KEY, ())}
+    existing = _existing(context, declared)
+    for name, model in existing.items():
+        if name not in declared or not _alterable(model, declared[name]):
+            upgrade.ops.insert(0, DropModelOp(name, existing=model))
+    for name, model in declared.items():
+        known = existing.get(name)
+        if known is None or not _alterable(known, model):
+            upgrade.ops.append(CreateModelOp(model))
+            continue
+        changes = {key: value for key, value in model.options.items() if known.options.get(key, value) != value}
+        if changes:
+            upgrade.ops.append(AlterModelOp(name, changes, {key: known.options[key] for key in changes}))
+
+
+def _alterable(old: Declaration, new: Declaration) -> bool:
+    """Whether one model becomes the other by altering parameters."""
+    if (old.source, old.target, old.features) != (new.source, new.target, new.features):
+        return False
+    compared = new.options.keys() - ALTERABLE - MOMENTARY
+    return all(old.options.get(key) == new.options[key] for key in compared)
+
+
+def _existing(context: AutogenContext, declared: Mapping[str, Declaration]) -> dict[str, Declaration]:
+    """Return the models of the database, with the parameters that the metadata speaks of."""
+    connection = context.connection
+    if connection is None or connection.execute(text("select to_regclass('mempair.model')")).scalar() is None:
+        return {}
+    found = {}
+    for row in connection.execute(text(query("alembic_models"))).mappings():
+        wanted = declared[row["name"]].options if row["name"] in declared else row["parameters"]
+        options = {key: row["parameters"].get(key) for key in wanted if key not in MOMENTARY}
+        if "keep_receipts" in options:
+            times = {"here": wanted["keep_receipts"], "there": row["keep_receipts"]}
+            same = connection.execute(text("select cast(:here as interval) = cast(:there as interval)"), times).scalar()
+            options["keep_receipts"] = times["here" if same else "there"]
+        source = row["source"]
+        if row["name"] in declared:  # public.customers and customers may be the same
+            named = declared[row["name"]].source
+            resolved = connection.execute(text("select to_regclass(:named)::text"), {"named": named}).scalar()
+            source = named if resolved == source else source
+        found[row["name"]] = Declaration(row["name"], source, row["target"], row["features"], options)
+    return found

@@ -1,0 +1,171 @@
+"""For SQLAlchemy: models that are declared beside a mapped class, and typed functions to ask them.
+
+    class Customer(Base): ...
+
+    MemoryPairModel("churn", Customer, target=Customer.churned, features=[Customer.age, Customer.plan])
+    select(Customer.id, predict("churn", Customer))
+
+`metadata.create_all` declares the model with its table, `drop_all` drops it; with Alembic, see `mempair_db.alembic`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlalchemy import Double, String, Table, event, inspect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql import TableValuedColumn, quoted_name
+from sqlalchemy.sql.compiler import DDLCompiler
+from sqlalchemy.sql.functions import GenericFunction
+
+KEY: Final = "mempair_models"
+"""Where models are kept: `MetaData.info`."""
+
+
+class mempair_predict(GenericFunction[float]):  # noqa: N801 - the name in SQL
+    """``func.mempair_predict(name, row)``: the prediction for a row of the model's table, or an array of numbers."""
+
+    type = Double()
+    inherit_cache = True
+
+
+class mempair_try_predict(GenericFunction[float]):  # noqa: N801
+    """The same, but NULL where there is no prediction."""
+
+    type = Double()
+    inherit_cache = True
+
+
+class predict_proba(GenericFunction[float]):  # noqa: N801
+    """``func.mempair.predict_proba(name, row)``: the probability; an error for a model that has none."""
+
+    type = Double()
+    package = "mempair"
+    name = quoted_name("mempair.predict_proba", quote=False)
+    inherit_cache = True
+
+
+def row(entity: Any) -> TableValuedColumn[Any]:
+    """Return the whole row of a mapped class, an alias of one, or a table."""
+    selectable = inspect(entity).selectable
+    valued: TableValuedColumn[Any] = selectable.table_valued()
+    return valued
+
+
+def predict(name: str, entity: Any) -> mempair_predict:
+    """Return what the model predicts for each row of a mapped class."""
+    return mempair_predict(name, row(entity))
+
+
+def try_predict(name: str, entity: Any) -> mempair_try_predict:
+    """Return the same, but NULL where there is no prediction."""
+    return mempair_try_predict(name, row(entity))
+
+
+class Declaration:
+    """A model as it is declared: what ``mempair.create_model`` is called with."""
+
+    def __init__(
+        self, name: str, source: str, target: str, features: Sequence[str], options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Name a model of the table `source`, schema and name as SQL has them."""
+        self.name = name
+        self.source = source
+        self.target = target
+        self.features = list(features)
+        self.options = dict(options or {})
+
+
+class MemoryPairModel(Declaration):
+    """A model on the table of a mapped class; `options` are the other parameters of ``mempair.create_model``."""
+
+    def __init__(self, name: str, table: Any, *, target: Any, features: Sequence[Any], **options: Any) -> None:
+        """Attach a model to a mapped class or a table; columns are given as attributes, columns or names."""
+        found = table if isinstance(table, Table) else inspect(table).local_table
+        super().__init__(name, qualified(found), _column(target), [_column(each) for each in features], options)
+        found.metadata.info.setdefault(KEY, []).append(self)
+        event.listen(found, "after_create", CreateModel(self).execute_if(dialect="postgresql"))
+        event.listen(found, "before_drop", DropModel(name).execute_if(dialect="postgresql"))
+
+
+class CreateModel(ExecutableDDLElement):
+    """``select mempair.create_model(...)``."""
+
+    def __init__(self, model: Declaration) -> None:
+        """Create this model."""
+        self.model = model
+
+
+class AlterModel(ExecutableDDLElement):
+    """``select mempair.alter_model(...)``."""
+
+    def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Change these parameters."""
+        self.name = name
+        self.changes = dict(changes)
+
+
+class DropModel(ExecutableDDLElement):
+    """``select mempair.drop_model(...)``."""
+
+    def __init__(self, name: str, *, keep_ledger: bool = False) -> None:
+        """Drop this model."""
+        self.name = name
+        self.keep_ledger = keep_ledger
+
+
+@compiles(CreateModel, "postgresql")
+def _create(element: CreateModel, compiler: DDLCompiler, **_: Any) -> str:
+    model = element.model
+    fixed = {"model_name": model.name, "source": model.source, "target": model.target, "features": model.features}
+    return _call(compiler, "create_model", fixed | model.options)
+
+
+@compiles(AlterModel, "postgresql")
+def _alter(element: AlterModel, compiler: DDLCompiler, **_: Any) -> str:
+    return _call(compiler, "alter_model", {"model_name": element.name} | element.changes)
+
+
+@compiles(DropModel, "postgresql")
+def _drop(element: DropModel, compiler: DDLCompiler, **_: Any) -> str:
+    return _call(compiler, "drop_model", {"model_name": element.name, "keep_ledger": element.keep_ledger})
+
+
+def _call(compiler: DDLCompiler, function: str, arguments: Mapping[str, Any]) -> str:
+    """Return the call with literals, which offline mode needs."""
+    quote = compiler.preparer.quote
+    listed = ", ".join(f"{quote(name)} => {_literal(compiler, value)}" for name, value in arguments.items())
+    return f"SELECT mempair.{function}({listed})"
+
+
+def _literal(compiler: DDLCompiler, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, timedelta):
+        return f"make_interval(secs => {value.total_seconds()!r})"
+    if isinstance(value, Mapping):
+        return _literal(compiler, json.dumps(value, ensure_ascii=False)) + "::jsonb"
+    if isinstance(value, list | tuple):
+        return f"ARRAY[{', '.join(_literal(compiler, each) for each in value)}]::text[]"
+    return str(compiler.sql_compiler.render_literal_value(str(value), String()))
+
+
+def qualified(table: Table) -> str:
+    """Return a table's name as SQL would have it, quoted where need be."""
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415
+
+    return str(postgresql.dialect().identifier_preparer.format_table(table))  # type: ignore[no-untyped-call]
+
+
+def _column(given: Any) -> str:
+    """Return the name of a column: an attribute's may differ from its key."""
+    if isinstance(given, str):
+        return given
+    expression = given.__clause_element__() if hasattr(given, "__clause_element__") else given
+    return str(expression.name)

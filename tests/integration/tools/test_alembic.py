@@ -1,0 +1,159 @@
+"""Models in a project's Alembic history: written by autogenerate, undone by downgrade, printed offline."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from mempair_db.embedded import binaries
+
+ENVIRONMENT = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tables
+from alembic import context
+from sqlalchemy import create_engine
+
+import mempair_db.alembic
+
+url = context.config.get_main_option("sqlalchemy.url")
+if context.is_offline_mode():
+    context.configure(url=url, literal_binds=True, dialect_opts={"paramstyle": "named"})
+    with context.begin_transaction():
+        context.run_migrations()
+else:
+    with create_engine(url).connect() as connection:
+        context.configure(connection=connection, target_metadata=tables.metadata)
+        with context.begin_transaction():
+            context.run_migrations()
+"""
+TABLES = """
+from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table
+
+from mempair_db.sqlalchemy import MemoryPairModel
+
+metadata = MetaData()
+customers = Table("customers", metadata, Column("id", Integer, primary_key=True), Column("age", Float),
+                  Column("plan", String), Column("churned", Boolean))
+"""
+DECLARED = """
+MemoryPairModel('churn', customers, target='churned', features={features}, gamma={gamma}, keep_receipts='{kept}')
+"""
+TEMPLATE = '''
+"""${message}"""
+import sqlalchemy as sa
+from alembic import op
+${imports if imports else ""}
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+
+
+def upgrade():
+    ${upgrades if upgrades else "pass"}
+
+
+def downgrade():
+    ${downgrades if downgrades else "pass"}
+'''
+
+
+class Project:
+    """A user's project and its database."""
+
+    def __init__(self, folder: Path, dsn: str) -> None:
+        self.folder = folder
+        self.dsn = dsn
+        url = "postgresql+psycopg://{user}:{password}@{host}:{port}/{dbname}".format(**conninfo_to_dict(dsn))
+        (folder / "own" / "versions").mkdir(parents=True)
+        ini = f"[alembic]\nscript_location = own\npath_separator = os\nsqlalchemy.url = {url}\n"
+        (folder / "alembic.ini").write_text(ini)
+        (folder / "own" / "env.py").write_text(ENVIRONMENT)
+        (folder / "own" / "script.py.mako").write_text(TEMPLATE)
+
+    def declare(self, *, features: str = "['age', 'plan']", gamma: float = 0.5, kept: str = "90 days") -> None:
+        model = DECLARED.format(features=features, gamma=gamma, kept=kept)
+        (self.folder / "own" / "tables.py").write_text(TABLES + model)
+
+    def alembic(self, *arguments: str) -> str:
+        command = [sys.executable, "-W", "error", "-B", "-m", "alembic", *arguments]
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def autogenerate(self, number: int) -> str:
+        """Write a revision, apply it, and return its text."""
+        self.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", f"{number:04}")
+        self.alembic("upgrade", "head")
+        return (self.folder / "own" / "versions" / f"{number:04}_next.py").read_text()
+
+    def models(self) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.dsn) as connection:
+            return connection.execute("select name, features, gamma, keep_receipts::text from mempair.model").fetchall()
+
+
+@pytest.fixture
+def project(tmp_path: Path, database: str) -> Project:
+    return Project(tmp_path, database)
+
+
+def test_autogenerate_writes_what_changed_and_downgrades_undo_it(project: Project) -> None:
+    project.declare()
+    created = project.autogenerate(1)
+    assert (
+        "op.create_mempair_model('churn', 'customers', target='churned', features=['age', 'plan'], gamma=0.5" in created
+    )
+    assert created.index("op.create_table") < created.index("op.create_mempair_model")
+    assert created.index("op.drop_mempair_model") < created.index("op.drop_table")
+    assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+
+    assert "    pass" in project.autogenerate(2)  # nothing has changed
+
+    project.declare(gamma=0.25, kept="30 days")
+    altered = project.autogenerate(3)
+    assert "op.alter_mempair_model('churn', {'gamma': 0.25, 'keep_receipts': '30 days'}" in altered
+    assert project.models() == [("churn", ["age", "plan"], 0.25, "30 days")]
+
+    project.declare(features="['age']", gamma=0.25, kept="30 days")
+    remade = project.autogenerate(4)
+    assert remade.index("op.drop_mempair_model('churn')") < remade.index("op.create_mempair_model('churn'")
+    assert project.models() == [("churn", ["age"], 0.25, "30 days")]
+
+    for expected in ((["age", "plan"], 0.25, "30 days"), (["age", "plan"], 0.5, "90 days")):
+        project.alembic("downgrade", "-1")
+        assert project.models() == [("churn", *expected)]
+    project.alembic("downgrade", "base")
+    assert project.models() == []
+
+
+def test_a_model_that_is_no_longer_declared_is_dropped_and_can_come_back(project: Project) -> None:
+    project.declare()
+    project.autogenerate(1)
+    (project.folder / "own" / "tables.py").write_text(TABLES)
+    dropped = project.autogenerate(2)
+    assert "op.drop_mempair_model('churn')" in dropped
+    assert project.models() == []
+    project.alembic("downgrade", "-1")
+    assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+
+
+def test_offline_mode_prints_what_online_mode_does(project: Project) -> None:
+    project.declare()
+    project.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", "0001")
+    with psycopg.connect(project.dsn) as connection:
+        connection.execute("drop table alembic_version")
+    bundled = binaries.find().folder / "psql"
+    psql = str(bundled) if bundled.exists() else shutil.which("psql") or "psql"
+    command = [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", project.dsn]
+    subprocess.run(command, input=project.alembic("upgrade", "head", "--sql"), text=True, check=True)
+    assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]

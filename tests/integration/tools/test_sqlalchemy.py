@@ -1,0 +1,99 @@
+"""Models declared beside mapped classes: created and dropped with their tables, asked by typed functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Engine, create_engine, func, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
+from sqlalchemy.pool import NullPool
+
+from mempair_db.sqlalchemy import CreateModel, Declaration, MemoryPairModel, predict, row, try_predict
+from mempair_db.worker.loop import Worker
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Customer(Base):
+    __tablename__ = "Customer's"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    years: Mapped[float] = mapped_column("age")
+    plan: Mapped[str]
+    churned: Mapped[bool]
+
+
+MemoryPairModel(
+    "50% 'off'", Customer, target=Customer.churned, features=[Customer.years, "plan"], calibration_rows=50, gamma=0.9
+)
+
+
+def engine_for(dsn: str) -> Engine:
+    parts = conninfo_to_dict(dsn)
+    return create_engine(
+        "postgresql+psycopg://{user}:{password}@{host}:{port}/{dbname}".format(**parts), poolclass=NullPool
+    )
+
+
+@pytest.fixture
+def engine(database: str) -> Iterator[Engine]:
+    engine = engine_for(database)
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all(Customer(id=i, years=i % 50, plan=f"p{i % 2}", churned=i % 50 < 25) for i in range(200))
+        session.commit()
+    Worker(database).run_once()
+    yield engine
+    engine.dispose()
+
+
+def test_a_model_is_created_and_dropped_with_its_table(engine: Engine, database: str) -> None:
+    with psycopg.connect(database) as connection:
+        found = "select name, target, features, calibration_rows, gamma from mempair.model"
+        assert connection.execute(found).fetchall() == [("50% 'off'", "churned", ["age", "plan"], 50, 0.9)]
+    Base.metadata.create_all(engine)
+    Base.metadata.drop_all(engine)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select count(*) from mempair.model").fetchone() == (0,)
+
+
+def test_predictions_are_typed_expressions(engine: Engine) -> None:
+    young, old = aliased(Customer), aliased(Customer)
+    statement = (
+        select(predict("50% 'off'", young), predict("50% 'off'", old))
+        .join(old, young.id + 45 == old.id)
+        .where(young.id == 2, predict("50% 'off'", young) > 0.5)
+    )
+    with Session(engine) as session:
+        likely, unlikely = session.execute(statement).one()
+        assert isinstance(likely, float)
+        assert likely > 0.5 > unlikely
+        whole = select(func.mempair.predict_proba("50% 'off'", row(Customer))).where(Customer.id == 2)
+        assert session.execute(whole).scalar_one() == likely
+        nothing = select(try_predict("50% 'off'", Customer)).where(Customer.id == 2)
+        assert session.execute(nothing).scalar_one() == likely
+        ordered = select(Customer).order_by(predict("50% 'off'", Customer).desc()).limit(1)
+        assert session.execute(ordered).scalar_one().churned
+
+
+def test_every_kind_of_parameter_has_a_literal() -> None:
+    options = {
+        "categories": {"plan": ["it's", "%"]},
+        "keep_receipts": timedelta(days=2),
+        "backfill": False,
+        "subject": None,
+        "lambda": 0.5,
+    }
+    dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+    compiled = str(CreateModel(Declaration("m", "t", "y", ["a"], options)).compile(dialect=dialect))
+    assert compiled == (
+        "SELECT mempair.create_model(model_name => 'm', source => 't', target => 'y', features => ARRAY['a']::text[], "
+        """categories => '{"plan": ["it''s", "%"]}'::jsonb, keep_receipts => make_interval(secs => 172800.0), """
+        "backfill => false, subject => NULL, lambda => 0.5)"
+    )
