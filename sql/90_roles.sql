@@ -25,6 +25,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'insert', 'table mempair.ledger'),
         ('worker', 'insert', 'table mempair.receipt'),
         ('worker', 'insert', 'table mempair.rejected'),
+        ('worker', 'select', 'table mempair.model_status'),
         ('reader', 'usage', 'schema mempair'),
         ('reader', 'select', 'table mempair.model_status'),
         ('reader', 'select', 'table mempair.table_status'),

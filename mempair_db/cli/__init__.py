@@ -45,3 +45,7 @@ def main() -> None:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         messages.print(f"[red]error[/red] {text}{hint}", highlight=False, soft_wrap=True)
         sys.exit(1)
+    except OSError as error:  # a folder that cannot be written, a disk that is full
+        where = f": {error.filename}" if error.filename else ""
+        messages.print(f"[red]error[/red] {error.strerror or error}{where}", highlight=False, soft_wrap=True)
+        sys.exit(1)

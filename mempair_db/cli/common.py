@@ -10,13 +10,13 @@ from psycopg.rows import dict_row
 from rich.console import Console
 from rich.table import Table
 
+from mempair_db import __version__
 from mempair_db.database import queries
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     help="Postgres tables that learn on INSERT and provably forget on DELETE.",
 )
 
@@ -29,6 +29,30 @@ Dsn = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Name = Annotated[str, typer.Argument(help="The model's name.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mempair_db {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def for_all(
+    context: typer.Context,
+    dsn: Dsn = None,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take `--dsn` before the command as if it stood behind it."""
+    if dsn is not None:
+        context.default_map = _default_dsn(context.command, dsn)
+
+
+def _default_dsn(command: Any, dsn: str) -> dict[str, Any]:
+    names = getattr(command, "commands", None)
+    return {"dsn": dsn} if names is None else {name: _default_dsn(each, dsn) for name, each in names.items()}
 
 
 def group(name: str, about: str) -> typer.Typer:
@@ -61,9 +85,14 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=2, default=str, ensure_ascii=False))  # noqa: T201
     elif rows:
-        out.print(table(rows))
+        show_table(table(rows))
     else:
         messages.print("Nothing to show.")
+
+
+def show_table(shown: Table) -> None:
+    """Print a table; in a pipe or a file whole, however wide it is."""
+    (out if out.is_terminal else Console(width=100_000)).print(shown)
 
 
 def table(rows: list[dict[str, Any]]) -> Table:

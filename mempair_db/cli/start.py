@@ -35,11 +35,11 @@ def down() -> None:
     messages.print("The embedded server is stopped; `mempair up` starts it again.")
 
 
-@app.command()
-def psql(dsn: Dsn = None) -> None:
-    """Open psql on the database."""
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context, dsn: Dsn = None) -> None:
+    """Open psql on the database; options are psql's own, such as -c "select 1" or -f FILE."""
     program = shutil.which("psql") or str(binaries.find().folder / "psql")
-    os.execv(program, ["psql", server.ensure(dsn)])  # noqa: S606
+    os.execv(program, ["psql", *context.args, "--dbname", server.ensure(dsn)])  # noqa: S606
 
 
 @app.command()

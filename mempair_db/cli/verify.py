@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, table
+from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, query, show_table, table
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
@@ -33,7 +33,7 @@ def verify(
         print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))  # noqa: T201
     else:
         lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
-        out.print(table(lines))
+        show_table(table(lines))
     if report.fine:
         messages.print(f"{name} is what its {report.rows} rows make of it.", highlight=False)
         return

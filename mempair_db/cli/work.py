@@ -10,6 +10,7 @@ import typer
 from rich.live import Live
 from rich.progress import Progress
 
+from mempair_db import errors
 from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, show, table
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
@@ -33,15 +34,23 @@ def worker(
 
     logs.configure(as_json=log_json)
     address = server.ensure(dsn)
-    metrics = Metrics(metrics_port, metrics_host) if metrics_port is not None else None
+    try:
+        metrics = Metrics(metrics_port, metrics_host) if metrics_port is not None else None
+    except OSError as error:
+        raise errors.InvalidParameter(
+            f"Metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}.",
+            remedy="Choose another --metrics-port; 0 takes a free one.",
+        ) from error
     process = Worker(lambda: server.ensure(dsn), model_id=model_id(address, model), idle=idle, metrics=metrics)
     signal.signal(signal.SIGTERM, lambda *_: process.stop())
     signal.signal(signal.SIGINT, lambda *_: process.stop())
     if once:
-        process.run_once()
-    else:
-        compile_meanwhile()
-        process.run()
+        failed = process.run_once()
+        for name, why in failed.items():
+            messages.print(f"[red]error[/red] model {name} failed: {why}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1 if failed else 0)
+    compile_meanwhile()
+    process.run()
 
 
 @app.command()

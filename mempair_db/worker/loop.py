@@ -25,6 +25,7 @@ from mempair_db.worker import batch
 from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import PURGE_AFTER, Purges, compact
 from mempair_db.worker.retrain import retrain
+from mempair_db.worker.talk import Talk, cause
 
 log = logging.getLogger("mempair.worker")
 
@@ -107,6 +108,8 @@ class Worker:
         self._looks: dict[int, tuple[float, float]] = {}  # queues that only wait: when to look again, and the pause
         self._rests: dict[int, tuple[float, float]] = {}  # failed models: until when, and how long the pause was
         self._done: dict[str, float] = {}
+        self.talk = Talk()
+        self.failed: dict[str, str] = {}  # models that could not be worked on the last time, and why
 
     @property
     def dsn(self) -> str:
@@ -119,26 +122,30 @@ class Worker:
 
     def run(self) -> None:
         """Work until `stop`; a lost connection is opened again, ever more patiently."""
-        failures = 0
+        failures, greeted = 0, False
         while not self._stop.is_set():
             try:
                 with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
                     batch.prepare(connection)
-                    failures = 0
+                    if failures or not greeted:
+                        self.talk.hello(connection, self.model_id)
+                    failures, greeted = 0, True
                     self._serve(connection)
             except (psycopg.OperationalError, *NO_ROOM) as error:
                 failures += 1
                 pause = min(LONGEST_BACKOFF, 0.1 * 2**failures) * random.uniform(0.5, 1.0)  # noqa: S311
-                log.warning("%s, trying again in %.1f s", type(error).__name__, pause)
+                log.warning("%s: %s; trying again in %.1f s", type(error).__name__, cause(error), pause)
                 self._stop.wait(pause)
+        self.talk.goodbye()
 
-    def run_once(self) -> None:
-        """Work until nothing is left to do, then return."""
+    def run_once(self) -> dict[str, str]:
+        """Work until nothing is left to do; return the models that failed, and why."""
         with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
             batch.prepare(connection)
             connection.execute(query("expire_receipts"))
             while self.round(connection) and not self._stop.is_set():
                 pass
+        return self.failed
 
     def round(self, connection: psycopg.Connection[Any]) -> bool:
         """Give every model one turn; True if any of them had work."""
@@ -165,6 +172,7 @@ class Worker:
                 self._fail(connection, turn, error)
                 continue
             self._rests.pop(turn.id, None)
+            self.failed.pop(turn.name, None)
             if outcome.worked:
                 self._tell(turn, outcome, time.monotonic() - began)
                 worked = True
@@ -183,7 +191,7 @@ class Worker:
         pause = min(LONGEST_REST, 2 * pause)
         self._rests[turn.id] = (time.monotonic() + pause, pause)
         text = str(error).strip().split("\n")[0] if isinstance(error, (psycopg.Error, MempairError)) else repr(error)
-        failure = f"{type(error).__name__}: {text}"[:500]
+        failure = self.failed[turn.name] = f"{type(error).__name__}: {text}"[:500]
         log.error("%s, trying again in %.0f s", failure, pause, extra={"model": turn.name})
         with contextlib.suppress(psycopg.Error):
             connection.execute(query("save_failure"), {"model": turn.id, "failure": failure})
@@ -224,6 +232,7 @@ class Worker:
         }
         extra = {"model": turn.name, "seconds": round(seconds, 4), **{k: v for k, v in facts.items() if v}}
         log.info("; ".join(outcome.notes) or "applied", extra=extra)
+        self.talk.count(outcome)
         if self.metrics:
             self.metrics.count(turn.name, outcome, seconds)
         if self.report:
@@ -241,6 +250,7 @@ class Worker:
                 if self.metrics and self._due("lag", LAG):
                     self.metrics.lag(connection)
                 pause = BUSY if self.round(connection) else min(self.idle, pause * 1.5)
+                self.talk.idle()
                 self._stop.wait(pause)
         finally:
             if not connection.broken and not connection.closed:

@@ -10,9 +10,32 @@ select pg_catalog.to_regnamespace('mempair') is not null,
 select mempair.create_model(
     model_name => %(model_name)s, source => %(source)s::text::regclass, target => %(target)s,
     features => %(features)s::text[], positive => %(positive)s, epsilon => %(epsilon)s, delta => %(delta)s,
-    gamma => %(gamma)s, lambda => %(lambda)s, m => %(m)s, calibration_rows => %(calibration_rows)s,
-    categories => %(categories)s::jsonb, on_null => %(on_null)s, on_exhausted => %(on_exhausted)s,
-    unlearner => %(unlearner)s, subject => %(subject)s)
+    gamma => %(gamma)s, key => %(key)s::text[], lambda => %(lambda)s, m => %(m)s, tau => %(tau)s, kappa => %(kappa)s,
+    clip => %(clip)s, calibration_rows => %(calibration_rows)s, categories => %(categories)s::jsonb,
+    on_null => %(on_null)s, on_exhausted => %(on_exhausted)s, unlearner => %(unlearner)s, loss => %(loss)s,
+    backfill => %(backfill)s, subject => %(subject)s, keep_receipts => %(keep_receipts)s::interval, ridge => %(ridge)s,
+    curves => %(curves)s, serve_during_refresh => %(serve_during_refresh)s)
+
+-- cli_alter_model --
+select mempair.alter_model(
+    model_name => %(model_name)s, epsilon => %(epsilon)s, delta => %(delta)s, gamma => %(gamma)s, lambda => %(lambda)s,
+    m => %(m)s, on_null => %(on_null)s, on_exhausted => %(on_exhausted)s, unlearner => %(unlearner)s,
+    calibration_rows => %(calibration_rows)s, ridge => %(ridge)s, curves => %(curves)s,
+    serve_during_refresh => %(serve_during_refresh)s, keep_receipts => %(keep_receipts)s::interval)
+
+-- cli_describe_model --
+select m.name as model, m.source::text as source, array_to_string(m.key_columns, ', ') as key, m.target, m.positive, m.loss,
+       array_to_string(m.numeric_features, ', ') as numbers, array_to_string(m.text_features, ', ') as texts, m.unlearner,
+       case when m.unlearner = 'exact' then m.ridge end as ridge, nullif(m.curves, 0) as curves, m.epsilon, m.delta, m.lambda, m.m,
+       m.tau, m.kappa, m.gamma, m.calibration_rows, m.categories::text as categories, m.on_null,
+       case when m.unlearner <> 'exact' then m.on_exhausted end as on_exhausted,
+       case when m.unlearner = 'exact' then m.serve_during_refresh end as serve_during_refresh, m.subject,
+       m.keep_receipts::text as keep_receipts, s.status, s.reason, s.predicts, s.epoch, s.rows_learned, s.needed,
+       s.pending_changes, s.pending_deletions, s.oldest_pending_deletion, s.deletions,
+       round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%' as budget_spent, mempair.capacity(m.name)::text as capacity, s.last_refresh,
+       s.last_published
+from mempair.model m join mempair.model_status s on s.model_id = m.id
+where m.id = (mempair.find_model(%(name)s)).id
 
 -- cli_drop_model --
 select mempair.drop_model(%(name)s, %(keep)s)
@@ -43,7 +66,8 @@ select s.model, s.status, s.epoch, s.rows_learned as learned,
        case when s.status in ('calibrating', 'learning') then coalesce(s.needed::text, '') else 'open' end as gate,
        s.pending_changes as waiting, s.pending_deletions as deletions,
        coalesce(date_trunc('second', clock_timestamp() - s.oldest_pending_deletion)::text, '') as oldest,
-       coalesce(round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%', '') as budget, coalesce(s.reason, '') as reason
+       case s.unlearner when 'exact' then 'exact' else coalesce(round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%', '') end as budget,
+       coalesce(s.reason, '') as reason
 from mempair.model_status s order by s.model
 
 -- cli_odometer --

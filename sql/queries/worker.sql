@@ -352,3 +352,6 @@ select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key),
        case when pg_catalog.bool_and(t.ticks is not null) then pg_catalog.array_agg(u.tick) end
 from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
 group by t.bucket, t.prints is null, t.ticks is null
+
+-- count_models --
+select count(*) from mempair.model m where %(model)s::integer is null or m.id = %(model)s

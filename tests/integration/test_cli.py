@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,8 +13,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from typer.main import get_command
 
-from mempair_db import Client, cli
+from mempair_db import Client, __version__, cli
+from mempair_db.cli import app
 from mempair_db.worker.loop import Worker
 
 Run = Callable[..., tuple[int, str, str]]
@@ -184,7 +189,7 @@ def test_reconcile_and_backfill_from_the_command_line(mempair: Run, customers: s
         connection.execute("insert into customers values (9001, 30, 'pro', true)")
     code, out, _ = mempair("reconcile", "churn", "--json", "--dsn", customers)
     assert code == 5
-    assert {finding["rows"] for finding in json.loads(out)} == {1, 3}
+    assert {finding["rows"] for finding in json.loads(out)} == {1, 4}
     assert "1 rows enqueued" in mempair("backfill", "churn", "--chunk", "5", "--dsn", customers)[2]
     assert mempair("reconcile", "churn", "--repair", "--dsn", customers)[0] == 0
     mempair("worker", "--once", "--dsn", customers)
@@ -199,3 +204,137 @@ def test_behind_names_the_erasures_that_an_older_copy_misses(mempair: Run, custo
     code, _, err = mempair("odometer", "behind", str(tmp_path / "export" / "ledger.parquet"), "--dsn", customers)
     assert code == 0
     assert "No erasure is missing" in err
+
+
+def test_the_dsn_may_stand_before_the_command(mempair: Run, customers: str, empty_database: str) -> None:
+    assert mempair("--dsn", customers, "status")[0] == 0
+    assert mempair("--dsn", customers, "model", "list", "--json")[1] == "[]\n"
+    assert mempair("--dsn", customers, "status", "--dsn", empty_database)[0] == 3
+
+
+def test_the_version_is_told(mempair: Run) -> None:
+    assert mempair("--version") == (0, f"mempair_db {__version__}\n", "")
+
+
+@pytest.mark.parametrize(("function", "command"), [("create_model", "create"), ("alter_model", "alter")])
+def test_every_parameter_of_the_function_is_an_option_with_its_default(
+    customers: str, function: str, command: str
+) -> None:
+    arguments = (
+        "select proargnames, pg_get_function_arguments(oid) from pg_proc where proname = %s order by oid limit 1"
+    )
+    with psycopg.connect(customers) as connection:
+        names, text = connection.execute(arguments, [function]).fetchone() or ((), "")
+    options = {option.name: option for option in get_command(app).commands["model"].commands[command].params}  # type: ignore[attr-defined]
+    asked = {"model_name": "name", "source": "table", "lambda": "lam"}
+    for name in names:
+        default = re.search(rf"\b{name} [a-z \[\]]+ DEFAULT ([^,]+)", text)
+        option = options[asked.get(name, name)]
+        if default:
+            plain = default[1].split("::")[0].strip("'").lower()
+            assert str(option.default).lower().removesuffix(".0") == plain.replace("null", "none").removesuffix(".0"), (
+                name
+            )
+
+
+def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, customers: str) -> None:
+    options = ("--target", "churned", "--features", "age,plan", "--curves", "2", "--dsn", customers)
+    code, _, err = mempair("model", "create", "exact", "customers", *options)
+    assert code == 0
+    assert "(exact) predicts the probability" in err
+    mempair("worker", "--once", "--dsn", customers)
+    code, out, _ = mempair("status", "--dsn", customers)
+    assert re.search(r"exact +ready .* exact", out)
+    (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
+    assert (described["curves"], described["capacity"], described["rows_learned"]) == (2, "Infinity", 3000)
+    assert "epsilon" not in described
+    assert re.search(r"^ *unlearner +exact", mempair("model", "describe", "exact", "--dsn", customers)[1], re.MULTILINE)
+    code, _, err = mempair("model", "alter", "exact", "--unlearner", "passive", "--curves", "0", "--dsn", customers)
+    assert (code, "it is retraining" in err) == (0, True)
+    (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
+    assert (described["unlearner"], described["epsilon"]) == ("passive", 1.0)
+
+
+def test_a_table_in_a_pipe_is_whole(customers: str) -> None:
+    with psycopg.connect(customers) as connection:
+        columns = ", ".join(f"a_feature_with_a_long_name_{i} float8" for i in range(30))
+        connection.execute(f"create table wide (id integer primary key, y boolean, {columns})")
+        names = ",".join(f"a_feature_with_a_long_name_{i}" for i in range(30))
+        connection.execute("select mempair.create_model('m', 'wide', target => 'y', features => %s)", [names])
+    done = mempair_process("model", "list", "--dsn", customers)
+    assert names.replace(",", ", ") in done.stdout
+
+
+def mempair_process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mempair_db", *arguments],
+        env=os.environ | {"COLUMNS": "80"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_psql_takes_its_own_options(customers: str) -> None:
+    done = mempair_process("psql", "-c", "select 41 + 1 as answer", "--dsn", customers, "-t", "-A")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_a_taken_port_and_a_folder_that_cannot_be_written_are_messages(
+    mempair: Run, customers: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, _, err = mempair("worker", "--once", "--metrics-port", port, "--dsn", customers)
+    assert code == 2
+    assert "Address already in use" in err
+    assert "--metrics-port" in err
+    (tmp_path / "file").write_text("")
+    done = mempair_process("keys", "new", "--key", str(tmp_path / "file" / "key"))
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert str(tmp_path / "file") in "".join(done.stderr.split("\n"))
+
+
+def test_once_fails_with_the_reason_if_a_model_does(mempair: Run, customers: str) -> None:
+    Client(customers).create_model("churn", "customers", target="churned", features=["age"])
+    assert mempair("worker", "--once", "--dsn", customers)[0] == 0
+    with psycopg.connect(customers, autocommit=True) as connection:
+        connection.execute("update mempair.state set sums = 'broken'")
+        connection.execute("delete from customers where id = 7")
+    code, _, err = mempair("worker", "--once", "--dsn", customers)
+    assert code == 1
+    assert "model churn failed: ValueError" in err
+
+
+def test_a_worker_says_where_it_works_and_what_it_did(customers: str) -> None:
+    Client(customers).create_model("churn", "customers", target="churned", features=["age"])
+    process = worker_process(customers)
+    with psycopg.connect(customers, autocommit=True) as connection:
+        for _ in range(600):
+            if connection.execute("select from mempair.learned limit 1").rowcount:
+                break
+            connection.execute("select pg_sleep(0.1)")
+    process.terminate()
+    _, err = process.communicate(timeout=20)
+    lines = err.splitlines()
+    assert re.search(r"worker \S+ in database \S+ at \S+ as \S+: 1 model; learning", lines[0])
+    assert "the worker ends after" in lines[-1]
+    assert "so far: 3000 learned, 1 retrained" in lines[-1]
+
+
+def test_a_wrong_dsn_shows_its_cause_at_the_first_try() -> None:
+    process = worker_process("host=127.0.0.1 port=1 connect_timeout=2")
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    process.terminate()
+    process.communicate(timeout=20)
+    assert "Connection refused" in first
+    assert "trying again" in first
+
+
+def worker_process(dsn: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "mempair_db", "worker", "--dsn", dsn], stderr=subprocess.PIPE, text=True
+    )

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import typer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -44,7 +45,7 @@ READS = {
             "reference_row",
             "secret",
         ),
-        *("change_1_a", "change_1_b", "source_1"),
+        *("change_1_a", "change_1_b", "source_1", "model_status"),
     },
     "reader": {"model_status", "odometer"},
     "auditor": {"ledger", "former_model", "model_status", "odometer", "errors"},
@@ -380,3 +381,9 @@ def test_a_worker_notices_a_dropped_table_under_its_own_role(learned: Any) -> No
             worker.execute("select mempair.mark_dropped_sources()")
         assert owner.execute("select status from mempair.model_status").fetchone() == ("failed",)
         assert owner.execute("select * from mempair.verify_odometer()").fetchall() == []
+
+
+def test_health_can_be_asked_by_the_worker(learned: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        cli.work.health(dsn=learned.as_("worker"))
+    assert "no worker has reported" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""What a worker says about itself: where it works and at what, now and then that it is still there, and what it did."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from typing import Any, Final
+
+import psycopg
+
+from mempair_db import __version__
+from mempair_db.database.queries import query
+from mempair_db.ledger.record import Outcome
+
+log = logging.getLogger("mempair.worker")
+
+QUIET: Final = 600.0  # seconds without a line after which it says that it is idle
+KINDS: Final = ("learned", "unlearned", "cancelled", "rejected", "retrained")
+
+
+class Talk:
+    """Counts what is done, and puts it into lines."""
+
+    def __init__(self) -> None:
+        """Begin with nothing done."""
+        self.began = self.spoke = time.monotonic()
+        self.done: Counter[str] = Counter()
+
+    def hello(self, connection: psycopg.Connection[Any], model_id: int | None) -> None:
+        """Say which database this is, how many models it has, and what is done with them."""
+        info = connection.info
+        (models,) = connection.execute(query("count_models"), {"model": model_id}).fetchone() or (0,)
+        log.info(
+            "worker %s in database %s at %s:%s as %s: %s; learning what is inserted, forgetting what is deleted",
+            *(__version__, info.dbname, info.host or "the local socket", info.port, info.user, some(models, "model")),
+        )
+        self.spoke = time.monotonic()
+
+    def count(self, outcome: Outcome) -> None:
+        """Remember what a transaction did."""
+        self.done.update({kind: int(getattr(outcome, kind)) for kind in KINDS})
+        self.spoke = time.monotonic()
+
+    def idle(self) -> None:
+        """Say that there is nothing to do, if nothing was said for long."""
+        if time.monotonic() - self.spoke > QUIET:
+            log.info("idle for %.0f minutes; %s", (time.monotonic() - self.spoke) / 60, self.summary())
+            self.spoke = time.monotonic()
+
+    def goodbye(self) -> None:
+        """Say what was done in all."""
+        log.info("the worker ends after %.0f s; %s", time.monotonic() - self.began, self.summary())
+
+    def summary(self) -> str:
+        """Return what was done so far."""
+        facts = [f"{self.done[kind]} {kind}" for kind in KINDS if self.done[kind]]
+        return "so far: " + ", ".join(facts) if facts else "nothing was to be done so far"
+
+
+def some(count: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"
+
+
+def cause(error: Exception) -> str:
+    """Return why a connection failed, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "; ".join(lines[:2]) or type(error).__name__
