@@ -78,7 +78,7 @@ def test_sums_survive_packing() -> None:
     assert again.to_bytes() == part.to_bytes()
     assert np.array_equal(again.H, again.H.transpose(0, 2, 1))
     assert Reference.from_json(reference.to_json()).to_bytes() == reference.to_bytes()
-    with pytest.raises(ValueError, match="have 24 numbers, not 23"):
+    with pytest.raises(ValueError, match="have 192 bytes, not 184"):
         Sums.from_bytes(part.to_bytes()[8:], reference.classes, reference.d)
 
 
