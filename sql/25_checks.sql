@@ -120,6 +120,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select source union select t.relid from pg_partition_tree(source) t
 $$;
 
+-- A row of a partition as one of its table, by the names of the columns. A cast between the two types would do as well, but
+-- their owner may have defined one, which would run with our rights.
+create or replace function mempair.row_by_name(source regclass, reference text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('row(%s)', string_agg(format('%s.%I', reference, a.attname), ', ' order by a.attnum))
+    from pg_attribute a where a.attrelid = source and a.attnum > 0 and not a.attisdropped
+$$;
+
 create or replace function mempair.column_names(relation regclass) returns name[]
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select array_agg(a.attname order by a.attnum)

@@ -108,7 +108,7 @@ begin
         if is_partitioned then
             perform mempair.write_trigger_function(model.id, operation, '_part', mempair.only_in_partition(model.id, body));
             -- Rare enough to be planned at every call: the text must name the partition, whatever it is called by then.
-            select * into events from mempair.capture_events(model, operation, 'row(t.*)::%2$s');
+            select * into events from mempair.capture_events(model, operation, '%3$s');
             perform mempair.write_trigger_function(model.id, operation, '_odd', mempair.only_in_partition(model.id,
                 mempair.append_dynamically(model.id, events.many)));
         end if;
@@ -174,12 +174,12 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         case operation when 'insert' then 'new_count = 1' when 'delete' then 'old_count = 1' else 'old_count = 1 and new_count = 1' end)
 $$;
 
--- The same, with a statement made at every call: %1$s in the events is nothing, %2$s the relation.
+-- The same, with a statement made at every call: %2$s in the events is the relation, %3$s a row of it as one of the table.
 create or replace function mempair.append_dynamically(model_id integer, events text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('
     execute format(%2$L, (select case q.active when 0 then ''a'' else ''b'' end from mempair.queue q where q.model_id = %1$s),
-                   tg_relid::regclass);', model_id,
+                   tg_relid::regclass, (select mempair.row_by_name(m.source, ''t'') from mempair.model m where m.id = %1$s));', model_id,
         format('insert into mempair.change_%s_%%1$s (op, rows, keys, x, c, y, captured_at, subjects) %s', model_id, events))
 $$;
 
@@ -213,7 +213,7 @@ begin
         values (%1$s, format(''partition %%s was truncated where its rows could not be read'', tg_relid::regclass));
         return null;
     end if;%2$s', model.id, mempair.append_dynamically(model.id, mempair.chunks_of(model, 2,
-        mempair.event_rows(model, 't.*', 'only %2$s'))))));
+        mempair.event_rows(model, '%3$s', 'only %2$s'))))));
 end $$;
 
 -- A user's write must never fail because a piece of ours is missing. So a function that is never called depends on

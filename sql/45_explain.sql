@@ -17,7 +17,7 @@ begin
        and pg_typeof(r)::oid <> (select t.reltype from pg_class t where t.oid = model.source) then
         perform mempair.predict_elsewhere(model_name, pg_typeof(r), false);
     end if;
-    execute format('select mempair.x_%1$s($1::%2$s), mempair.c_%1$s($1::%2$s)', model.id, model.source) into x, c using r;
+    execute format('select mempair.x_%1$s(%2$s), mempair.c_%1$s(%2$s)', model.id, mempair.row_by_name(model.source, '($1)')) into x, c using r;
     return query
     select f.feature, f.value, a.added
     from unnest(mempair.contributions(published, x, c)) with ordinality a(added, i)

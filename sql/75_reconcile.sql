@@ -158,8 +158,7 @@ begin
     return mempair.enqueue(model, format('
         select e.key, e.x, e.c, e.y
         from (
-            select mempair.key_%1$s(mempair_row.*) as key, mempair.x_%1$s(mempair_row.*) as x,
-                   mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y
+            select mempair.key_%1$s(%4$s) as key, mempair.x_%1$s(%4$s) as x, mempair.c_%1$s(%4$s) as c, mempair.y_%1$s(%4$s) as y
             from only %2$s mempair_row
             where %3$s
         ) as e
@@ -167,7 +166,7 @@ begin
           and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = e.key)
           and not exists (select from mempair.change_%1$s_a w, unnest(w.keys) k where w.op = 1 and k = e.key)
           and not exists (select from mempair.change_%1$s_b w, unnest(w.keys) k where w.op = 1 and k = e.key)',
-        model.id, relation, blocks_in_question));
+        model.id, relation, blocks_in_question, mempair.row_by_name(model.source, 'mempair_row')));
 end $$;
 
 -- A table that was dropped (which takes CASCADE) took its rows along: they count as erased, and nothing is predicted.

@@ -45,6 +45,12 @@ create table theirs.odd (n theirs.number, id theirs.number not null, label their
 alter table theirs.t attach partition theirs.odd for values from (100) to (1000);
 """
 CASTS = """
+create function theirs.cast_row(r theirs.odd) returns theirs.t language plpgsql as
+$$ begin perform theirs.steal('cast of a partition''s row'); return null; end $$;
+create function theirs.cast_row(r theirs.low) returns theirs.t language plpgsql as
+$$ begin perform theirs.steal('cast of a partition''s row'); return null; end $$;
+create cast (theirs.odd as theirs.t) with function theirs.cast_row(theirs.odd) as implicit;
+create cast (theirs.low as theirs.t) with function theirs.cast_row(theirs.low) as implicit;
 create cast (theirs.kind as text) with function theirs.cast_kind(theirs.kind) as implicit;
 create cast (theirs.kind as float8) with function theirs.cast_float(theirs.kind) as implicit;
 create cast (theirs.kind as json) with function theirs.cast_json(theirs.kind);
@@ -100,7 +106,9 @@ def test_a_tables_owner_runs_nothing_with_our_rights(
     admin.execute("select * from mempair.source_1")
     admin.execute("select mempair.enqueue_source(1), mempair.schema_changes(1)")
     admin.execute("select * from mempair.reconcile('m', repair => true)")
-    admin.execute("select mempair.backfill_blocks('m', 'theirs.low', 0, 10)")
+    for part, key in (("low", 50), ("odd", 150)):
+        owner.execute(f"insert into theirs.{part} (id, k, g, n, label, who) values ({key}, 'a', 'b', 1, 'a', 'a')")
+        admin.execute(f"select mempair.backfill_blocks('m', 'theirs.{part}', 0, 10)")
     admin.execute(
         "update mempair.published set ready = true, weights = '{1}', intercept = 0, levels = '{1,1:a,2:a}',"
         " level_weights = '{0,1,1}', centers = '{0}'"
@@ -199,7 +207,7 @@ def test_a_row_form_that_somebody_else_made_first_is_refused(
 DEFINERS = (
     r"mempair\.(find_model|predict_encoded|predict_array_carefully|predict_elsewhere|predict_all|receipt|expire_receipts"
     r"|pending|mark_dropped_sources|capacity|state_is_attested|refuse_ledger_change|verify_odometer|wrong_counters|wrong_entries|enqueue_source|schema_changes|adopt_schema|forget_rejected"
-    r"|predict|try_predict|predict_proba|find_\d+|capture_\d+_\w+)\(|(public\.)?mempair_(try_)?predict\("
+    r"|predict|try_predict|predict_proba|served|explain|coefficients|find_\d+|capture_\d+_\w+)\(|(public\.)?mempair_(try_)?predict\("
 )
 
 
