@@ -87,12 +87,17 @@ class Story:
         """Declare, insert, learn."""
         self.screen.title("A table, and a model declared on it", TABLE, MODEL)
         self.connection.execute(TABLE)
+        self.connection.add_notice_handler(self._hear)
         self.connection.execute(MODEL)
+        self.connection.remove_notice_handler(self._hear)
         insert(self.connection, invent(1, CUSTOMERS))
         self.screen.say(f"{CUSTOMERS} customers inserted; triggers captured every one of them.")
         seconds = self.work()
         _, _, rows, _ = self.stored()
         self.screen.say(f"The worker has learned {rows} rows in {seconds:.1f} s, and the model predicts.")
+
+    def _hear(self, said: psycopg.errors.Diagnostic) -> None:
+        self.screen.say(f"[dim]NOTICE: {said.message_primary}[/dim]")
 
     def predict(self) -> None:
         """Show predictions, and how good they are beside what everybody knows."""
@@ -284,6 +289,7 @@ def start_over(connection: psycopg.Connection[Any]) -> None:
     connection.execute("set client_min_messages = warning")
     connection.execute("drop schema if exists mempair_demo cascade")
     connection.execute("create schema mempair_demo")
+    connection.execute("set client_min_messages = notice")
 
 
 def next_steps(console: Console, address: str, *, embedded: bool, seconds: float) -> None:
