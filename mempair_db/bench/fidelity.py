@@ -28,7 +28,8 @@ from mempair_db.measure.worlds import Worlds, printed_instance, tight_instance
 from mempair_db.offline.stream import Stream
 from mempair_db.pair import bounds, comparators, noise, odometer
 from mempair_db.pair.calibration import Parameters, constants_for
-from mempair_db.pair.state import PAPER
+from mempair_db.pair.events import DELETE, apply
+from mempair_db.pair.state import PAPER, copy
 
 LAM: Final = 0.01
 EPSILON: Final = 1.0
@@ -50,10 +51,12 @@ def run(*, folder: Path | None = None, quick: bool = False, candidates: int = 25
     names = [name for name in data.names(folder) if folder is None or name in SETS]
     distances: list[dict[str, Any]] = []
     told: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     lines = []
     for name in names[:1] if quick else names:
         rows = data.load(name, folder).shuffled(0, SETS.get(name))
         stream = data.encode(rows, MODES["anchored, symmetric"])
+        steps += [{"set": name, **row} for row in step_back(stream, 5 if quick else 60)]
         for mode, parameters in MODES.items():
             s = _in_mode(stream, parameters)
             ratios = _ratios(s, _candidates(s, candidates))
@@ -74,6 +77,7 @@ def run(*, folder: Path | None = None, quick: bool = False, candidates: int = 25
         "tables": [
             {"title": f"Distance to the true replay, in units of the bound, {candidates} rows each", "rows": distances},
             {"title": f"Empirical ε, δ = {DELTA}", "rows": [*known, *told]},
+            {"title": "Does the symmetric step come closer to the replay than no step? Random rows", "rows": steps},
         ],
         "goals": [
             goal("anchored: distance within the bound", max(anchored), most=1.0 + SLACK),
@@ -118,6 +122,32 @@ def _ratios(s: Stream, rows: list[int]) -> dict[int, float]:
         ideal = learn(s, s.X, s.y, without=one)
         apart = deleted.theta - ideal.theta if paper else deleted.anchor - ideal.anchor
         found[row] = float(np.linalg.norm(apart)) / _reach(s)
+    return found
+
+
+def step_back(s: Stream, count: int) -> list[dict[str, Any]]:
+    """Compare the symmetric step with none, for the first deletion and for one after another, which has no window."""
+    k, learned = s.epoch.constants, learn(s, s.X, s.y)
+    emptied = copy(learned)
+    delete, nothing = np.array([DELETE], np.int16), np.zeros((1, s.epoch.d))
+    apply(emptied, k._replace(symmetric=False), delete, nothing, np.ones(1), nothing)
+    rows = np.random.default_rng(0).choice(len(s), count, replace=False)[:, None]
+    ideals = [learn(s, s.X, s.y, without=one).anchor for one in rows]
+    still = [float(np.linalg.norm(learned.anchor - ideal)) for ideal in ideals]
+    found = []
+    for window, state in (("of the whole stream", learned), ("emptied by a deletion before", emptied)):
+        anchors = [unlearn(s, state, s.X[one], s.y[one], 0.0).anchor for one in rows]
+        moved = [float(np.linalg.norm(anchor - ideal)) for anchor, ideal in zip(anchors, ideals, strict=True)]
+        closer = sum(with_step < without for with_step, without in zip(moved, still, strict=True))
+        found.append(
+            {
+                "window": window,
+                "rows": count,
+                "closer": closer,
+                "median distance, symmetric": float(np.median(moved)),
+                "median distance, passive": float(np.median(still)),
+            }
+        )
     return found
 
 

@@ -224,6 +224,8 @@ def simulate(
     messages.print(f"{advice.need}: {advice.reason}.", highlight=False, soft_wrap=True)
     if advice.best is not None:
         out.print(advice.sql(), highlight=False, soft_wrap=True)
+    if advice.best is None or advice.best.scenario.unlearner == "symmetric":
+        messages.print(advices.PASSIVE, highlight=False, soft_wrap=True)
 
 
 def _numbers(name: str, text: str, *, auto: bool = False) -> list[float | None]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mempair_db.measure.simulate import Result
+
+PASSIVE: Final = (
+    "Of the certified unlearners take passive, unless you want the paper's step: symmetric needs twice the noise, and "
+    "its step comes closer to the replay for few rows once a deletion has emptied the window (mempair bench fidelity)."
+)
 
 
 @dataclass(frozen=True)
