@@ -27,7 +27,7 @@ def newest(major: str) -> str:
         ["npm", "view", PACKAGE, "versions", "--json"], check=True, capture_output=True, text=True
     ).stdout
     found = [version for version in json.loads(listed) if version.startswith(f"{major}.")]
-    return max(found, key=lambda version: [int(number) for number in re.findall(r"\d+", version)])
+    return str(max(found, key=lambda version: [int(number) for number in re.findall(r"\d+", version)]))
 
 
 def binaries(major: str) -> Path:
