@@ -17,6 +17,7 @@ import psycopg
 from psycopg import errors as pg
 
 from mempair_db import __version__
+from mempair_db.database import revision
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.errors import MempairError
@@ -243,6 +244,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 if self._due("heartbeat", HEARTBEAT):
+                    revision.require(connection)  # the schema may have been upgraded meanwhile
                     who = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "version": __version__}
                     connection.execute(query("heartbeat"), who)
                 if self._due("receipts", EXPIRY):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -10,6 +12,7 @@ from mempair_db.database.connect import connect
 from mempair_db.database.install import install
 from mempair_db.database.resources import Stamp, stamp
 from mempair_db.errors import NotInstalled, SchemaMismatch
+from mempair_db.worker import loop
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run
 from tests.snapshot import migrate, snapshot
@@ -44,6 +47,18 @@ def test_a_newer_schema_asks_for_a_newer_mempair_db_and_is_not_touched(database:
         code, _, message = mempair(command, "--dsn", database)
         assert (code, "pip install --upgrade" in message) == (6, True)
     assert snapshot(database) == before
+
+
+def test_a_running_worker_ends_when_the_schema_becomes_newer(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "HEARTBEAT", 0.05)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(Worker(database).run)
+        with psycopg.connect(database, autocommit=True) as connection:
+            while connection.execute("select from mempair.worker").rowcount == 0:
+                assert not running.done()
+        pretend(database, NEWER)
+        with pytest.raises(SchemaMismatch, match="pip install --upgrade"):
+            running.result(timeout=60)
 
 
 def test_functions_of_an_older_release_are_brought_up_to_date(database: str) -> None:
