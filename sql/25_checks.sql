@@ -32,7 +32,7 @@ begin
         ('m', model.m::text, 'is at least 1 or null', coalesce(model.m >= 1, true)),
         ('tau', model.tau::text, 'lies from 1 to 100', not certified or model.tau between 1 and 100),
         ('kappa', model.kappa::text, 'lies from 1e-6 to 1e9', not certified or model.kappa between 1e-6 and 1e9),
-        ('clip', model.clip::text, 'lies from 1e-6 to 60', model.clip between 1e-6 and 60),
+        ('clip', model.clip::text, 'lies from 1e-6 to 8', model.clip between 1e-6 and 8),
         ('ridge', model.ridge::text, 'lies from 1e-6 to 1e9', model.ridge between 1e-6 and 1e9),
         ('curves', model.curves::text, 'lies from 0 to 16', model.curves between 0 and 16),
         ('curves', model.curves::text, 'belongs to the exact unlearner', not certified or model.curves = 0),

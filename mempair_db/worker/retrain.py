@@ -65,7 +65,7 @@ def retrain(
             connection.execute(query("enqueue_source"), {"model": model.id})
         model.retrain_requested = None
         cap = model.certified.pair.odometer.cap if model.engine.begun and not isinstance(model.engine, Exact) else None
-        detail = f"{why}; {before} deletions by noise, {served} by this retrain"
+        detail = f"{why}; {before} deletions by noise, {served} by this retrain{_longest_wait(record, pending, served)}"
         record.enter("retrained", rows=rows, rho_cap=cap, detail=detail)
         record.outcome.retrained = True
         record.outcome.learned = rows
@@ -75,6 +75,14 @@ def retrain(
         return Outcome()
     point("committed")
     return record.outcome
+
+
+def _longest_wait(record: Record, pending: list[tuple[str, datetime | None, str | None]], served: int) -> str:
+    """Say how long the oldest of the deletions that this retrain serves has waited."""
+    requested = [at for _, at, _ in pending if at is not None]
+    if not served or not requested:
+        return ""
+    return f", the oldest after {max((record.at - min(requested)).total_seconds(), 0.0):.1f} s"
 
 
 def _enter_deletions(

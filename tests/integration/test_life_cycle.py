@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from mempair_db.database.connect import connect
 from mempair_db.database.models import TRANSITIONS
+from mempair_db.worker import batch
 from tests.world import World
 
 TABLE = "create table shop (id integer primary key, age float8, plan text, spend numeric, note text, churned boolean)"
@@ -185,3 +187,29 @@ def test_one_models_trouble_stays_its_own(world: World) -> None:
     world("select mempair.retrain('churn')")
     world.work()
     assert world.one("select status, rows_learned from mempair.model_status where model = 'churn'") == ("ready", 299)
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_deletion_that_changes_the_constants_waits_for_a_refresh_and_the_policy_says_who_predicts(
+    world: World, serves: bool
+) -> None:
+    world(TABLE, MODEL.format(f", serve_during_refresh => {str(serves).lower()}"))
+    world.fill(1, 300)
+    world.work()
+    before = world.one("select constants::text from mempair.model")
+    world("delete from shop where id % 3 = 0 and id < 240")  # a level that loses so many rows changes the constants
+    with connect(world.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        batch.apply_batch(connection, 1)
+    assert "constants" in world.one("select retrain_requested from mempair.model")
+    predicted = world.one("select mempair_try_predict('churn', s) from shop s where id = 1")
+    assert (predicted is not None) == serves
+    assert world.one("select pending_deletions from mempair.model_status") == 79
+    world.work()
+    assert world.one("select mempair_predict('churn', s) is not null from shop s where id = 1")
+    assert world.one("select constants::text from mempair.model") != before
+    detail = world.one("select detail from mempair.ledger where kind = 'retrained' order by seq desc limit 1")
+    assert "79 by this retrain, the oldest after" in detail
+    document = world.one("select mempair.receipt('churn', '3')")
+    assert document["deletions"][0]["requested"] < document["deletions"][0]["executed"]
+    world.check_exact()
