@@ -9,6 +9,7 @@ import numpy as np
 import psycopg
 
 from mempair_db.database.queries import query
+from mempair_db.pair import bounds
 from mempair_db.pair.calibration import Epoch, Parameters
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
@@ -67,7 +68,7 @@ class Certified:
         return {
             "gate": float(self.ready),
             "clock": self.clock,
-            "regret_bound": self.pair.regret_bound(),
+            "regret_bound": bounds.rounded_up(self.pair.regret_bound()),
             "rho_spent": self.spent,
             "rho_left": self.pair.odometer.remaining,
         }

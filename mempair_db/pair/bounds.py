@@ -296,6 +296,18 @@ def split(
     return rho_tot_units // m if m > 0 else 0
 
 
+def rounded_up(bound: float) -> float:
+    """Return a bound with two significant digits, for whoever watches: its last digits would tell of single rows.
+
+    >>> rounded_up(63.78), rounded_up(15506.6), rounded_up(-0.123), rounded_up(0.0)
+    (64.0, 16000.0, -0.12, 0.0)
+    """
+    if bound == 0.0 or not math.isfinite(bound):
+        return bound
+    digits = 1 - math.floor(math.log10(abs(bound)))
+    return float(round(math.ceil(bound * 10.0**digits) / 10.0**digits, max(digits, 0)))
+
+
 def gate(regret_bound: float, next_deletion_regret: float, gamma: float, n: int) -> bool:
     """Tell whether predictions may open: regret_bound(N) + next deletion's regret ≤ γN (theory 3.6).
 
