@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mempair_db.pair.memory_pair import MemoryPair
     from mempair_db.worker.loop import Worker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Client", "MemoryPair", "Worker", "__version__"]
 
 _PLACES = {

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mempair_db import cli, errors
+from mempair_db import __version__, cli, errors
 from mempair_db.ledger import keys, notes, receipts
 from mempair_db.pages import receipt as page
 from mempair_db.pair.odometer import UNITS, epsilon_of
@@ -70,7 +70,7 @@ def test_a_receipt_is_checked_offline_with_the_public_key_and_the_key_value(orde
     document = json.loads(json.dumps(orders.issue("42")))
     assert len(receipts.check(document, [KEY.public], "42")) == 3
     (deletion,) = document["deletions"]
-    assert (deletion["kind"], deletion["version"]) == ("unlearned", "0.1.0")
+    assert (deletion["kind"], deletion["version"]) == ("unlearned", __version__)
     assert deletion["requested"] <= deletion["executed"] <= deletion["queue_erased"] <= document["issued"]
 
 
