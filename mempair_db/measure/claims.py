@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mempair_db.ledger.notes import Checkpoint
 from mempair_db.ledger.verify import Counters, verify_parquet
 from mempair_db.offline.folder import Offline
 from mempair_db.pair import odometer
@@ -24,18 +26,19 @@ class Claim:
     note: str = ""
 
 
-def ledger(model: Offline) -> Claim:
-    """Verify chain, bodies, sums and the model's own counters."""
+def ledger(model: Offline, checkpoints: Sequence[Checkpoint] = ()) -> Claim:
+    """Verify chain, bodies, sums, the model's own counters, and signed checkpoints."""
     row = model.row
     counters = Counters(
         row["epoch"], row["clock"], row["spent"], row["cap"], row["deletions"], row["ledger_seq"], row["ledger_hash"]
     )
-    verdict = verify_parquet(model.folder / "ledger.parquet", row["id"], counters=counters)
+    verdict = verify_parquet(model.folder / "ledger.parquet", row["id"], counters=counters, checkpoints=checkpoints)
     return Claim(
         "ledger",
         "The ledger is an unbroken chain, and its sums are those of the model.",
         FAILS if verdict.problem else HOLDS,
-        measured=f"{verdict.entries} entries",
+        measured=f"{verdict.entries} entries"
+        + (f", signed up to {max(verdict.checkpoints)}" if verdict.checkpoints else ""),
         note=f"entry {verdict.seq}: {verdict.problem}" if verdict.problem else "",
     )
 
@@ -49,13 +52,19 @@ def budget(model: Offline) -> Claim:
         for entry in model.ledger.select(["epoch", "rho_spent", "rho_cap"]).to_pylist()
         if entry["rho_cap"] is not None and entry["rho_spent"] > entry["rho_cap"]
     ]
+    promised = odometer.to_units(odometer.rho_of(row["epsilon"], row["delta"]))
+    other = row["cap"] is not None and abs(promised - row["cap"]) > 1 + promised // 10**6
     return Claim(
         "budget",
         "All deletions of an epoch together stay under the promised ε.",
-        FAILS if over else HOLDS,
+        FAILS if over or other else HOLDS,
         measured=f"ε = {spent:.4g}",
         limit=f"ε = {cap:.4g}, δ = {row['delta']:.0e}",
-        note=f"epoch {over[0]} spent more than its cap" if over else "",
+        note=f"epoch {over[0]} spent more than its cap"
+        if over
+        else f"the cap is not that of the promised ε = {row['epsilon']:g}"
+        if other
+        else "",
     )
 
 
@@ -87,4 +96,4 @@ def purged(model: Offline) -> Claim:
     )
 
 
-FROM_THE_LEDGER: Final = (ledger, budget, served, purged)
+FROM_THE_LEDGER: Final = (budget, served, purged)

@@ -6,13 +6,16 @@
     request.parquet   when deletions were asked for and executed, as far as receipts are kept; no keys
     learned.parquet   the ticks of the rows the epoch still knows; no keys
     rows_<id>.parquet only if asked for: key, features and target of those rows, in tick order. Personal data.
+    sums.parquet      every sum of an exact model, with its name; its rows have columns of the user's own names
     mempair.duckdb    all but the rows as tables, with the views of views.sql
+    verify.sql        `duckdb < verify.sql` computes the sums anew and verifies the ledger; README says more
 
 Everything streams, a batch at a time; what DuckDB has to sort may spill into the folder, and takes `MEMORY` at most.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,16 +35,19 @@ from psycopg.rows import dict_row
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
+from mempair_db.offline import names, script
 from mempair_db.offline import route as routes
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.route import Route
 from mempair_db.offline.rowfile import quoted
+from mempair_db.pair.exact import Reference
 
 FORMAT: Final = 1
 MEMORY: Final = "512MB"
 DATABASE: Final = "mempair.duckdb"
 VIEWS: Final = Path(__file__).with_name("views.sql")
-TABLES: Final = ("model", "curvature", "request", "ledger", "learned")
+README: Final = Path(__file__).with_name("export.txt")
+TABLES: Final = ("model", "curvature", "request", "ledger", "learned", "sums")
 
 FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
 TIME = pa.timestamp("us", tz="UTC")
@@ -49,15 +56,15 @@ _COLUMNS: Final = (
     (
         pa.int64(),
         "format id m tau calibration_rows version epoch clock rows_learned cap spent deletions largest ledger_seq "
-        "changes_waiting deletions_waiting learned_rows receipts_kept rejected_rows queue_bytes",
+        "changes_waiting deletions_waiting learned_rows receipts_kept rejected_rows queue_bytes reference_rows",
     ),
     (
         pa.string(),
         "name source_schema source_table target positive loss unlearner on_null on_exhausted constants status reason "
-        "server_version",
+        "server_version promise published",
     ),
     (pa.float64(), "epsilon delta gamma lambda kappa clip"),
-    (pa.binary(), "tally block checkpoint ledger_hash"),
+    (pa.binary(), "tally block checkpoint ledger_hash sums"),
     (pa.bool_(), "ready"),
     (FLOATS, "anchor theta"),
     (TEXTS, "key_columns features numeric_features text_features"),
@@ -73,6 +80,7 @@ REQUEST = pa.schema(
         ("kind", pa.string()),
     ]
 )
+SUMS = pa.schema([("model_id", pa.int64()), ("place", pa.int64()), ("name", pa.string()), ("value", pa.int64())])
 WINDOW = pa.schema([("model_id", pa.int64()), ("slot", pa.int64()), ("v", FLOATS), ("r", FLOATS)])
 
 
@@ -153,12 +161,16 @@ def _write(
         _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
         _store(duck, "curvature", window, WINDOW)
         _store(duck, "request", requests, REQUEST)
+        _store(duck, "sums", [line for model in models for line in _sums(model)], SUMS)
         text = sql.SQL(query("offline_ledger")).format(models=sql.Literal(numbers)).as_string(connection)
         with bars("Exporting the ledger", entries) as advance, way.read(duck, text, advance) as stream:
             duck.execute(f"create table ledger as select * from {stream} order by model_id, seq")  # noqa: S608
         duck.execute("create table learned (model_id bigint, tick bigint)")
         written = 0
         for model in models:
+            if script.is_exact(model):
+                written += _exact_rows(connection, way, duck, folder, model, bars) if rows else 0
+                continue
             found = _rows(connection, way, duck, folder, model, bars) if rows else 0
             _ticks(connection, way, duck, model, found, bars)
             written += found
@@ -166,7 +178,45 @@ def _write(
         for table in TABLES:
             target = quoted(folder / f"{table}.parquet")
             duck.execute(f"copy {table} to {target} (format parquet, compression zstd)")
+    (folder / "verify.sql").write_text(script.script(models, rows), encoding="utf-8")
+    (folder / "README").write_text(README.read_text(encoding="utf-8"), encoding="utf-8")
     return Exported(folder, len(models), entries, written, way.name)
+
+
+def _exact_rows(
+    connection: psycopg.Connection[Any],
+    way: Route,
+    duck: duckdb.DuckDBPyConnection,
+    folder: Path,
+    model: dict[str, Any],
+    bars: Bars,
+) -> int:
+    """Write the rows of an exact model's table under the user's own names; return how many there are."""
+    view = sql.Identifier("mempair", f"source_{model['id']}")
+    statement = sql.SQL(query("offline_exact_rows")).format(rows=view, model=sql.Literal(model["id"]))
+    target = folder / f"rows_{model['id']}.parquet"
+    chosen = ", ".join(f"{place} as {script.name(title)}" for title, place in script.columns(model))
+    text = statement.as_string(connection)
+    with (
+        bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance,
+        way.read(duck, text, advance) as stream,
+    ):
+        duck.execute(f"copy (select {chosen} from {stream}) to {quoted(target)} (format parquet)")  # noqa: S608
+    duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
+    return int(pq.read_metadata(target).num_rows)
+
+
+def _sums(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the sums of an exact model, each with its name."""
+    if model["sums"] is None:
+        return []
+    reference = Reference.from_json(json.loads(model["constants"]))
+    labels = names.of_sums(reference.encoding, model["numeric_features"], model["text_features"])
+    values = np.frombuffer(model["sums"], "<i8").tolist()
+    return [
+        {"model_id": model["id"], "place": place, "name": label, "value": value}
+        for place, (label, value) in enumerate(zip(labels, values, strict=True), start=1)
+    ]
 
 
 def _rows(

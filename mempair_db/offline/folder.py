@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from mempair_db.database import models
 from mempair_db.database.certified import unpack
 from mempair_db.errors import InvalidParameter, ModelNotReady, UnknownModel
+from mempair_db.offline import script
 from mempair_db.offline.export import FORMAT, export
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair import events
@@ -74,10 +75,16 @@ class Offline:
     @property
     def has_rows(self) -> bool:
         """Whether the surviving rows were exported too."""
-        return self._rows_file.exists()
+        return self.rows_file.exists()
 
     @property
-    def _rows_file(self) -> Path:
+    def exact(self) -> bool:
+        """Whether the model is an exact one, which has no order and no noise."""
+        return script.is_exact(self.row)
+
+    @property
+    def rows_file(self) -> Path:
+        """Where the rows are, if they were exported."""
         return self.folder / f"rows_{self.row['id']}.parquet"
 
     @cached_property
@@ -94,10 +101,15 @@ class Offline:
     @cached_property
     def surviving_rows(self) -> int:
         """How many of them are in the export."""
-        return int(pq.ParquetFile(self._rows_file).metadata.num_rows) if self.has_rows else 0
+        return int(pq.ParquetFile(self.rows_file).metadata.num_rows) if self.has_rows else 0
 
     def live(self) -> CertifiedPair:
         """Return the model as it stood at the export, a new copy each time."""
+        if self.exact:
+            raise InvalidParameter(
+                f"{self.name} is an exact model: it has no order to replay and no noise to measure.",
+                remedy="`mempair audit` computes it anew from its rows and compares; so does `mempair verify`.",
+            )
         if self.row["constants"] is None:
             raise ModelNotReady(
                 f"{self.name} had not calibrated when it was exported.",
@@ -130,7 +142,7 @@ class Offline:
         """Yield the events of the ticks after `after` up to `until` (the live clock), `size` ticks at a time."""
         self._need_rows()
         clock, last = after, self.clock if until is None else min(until, self.clock)
-        for batch in pq.ParquetFile(self._rows_file).iter_batches(batch_size=size):
+        for batch in pq.ParquetFile(self.rows_file).iter_batches(batch_size=size):
             ticks = batch.column("tick").to_numpy()
             keep = (ticks > clock) & (ticks <= last)
             if not keep.any():
@@ -193,7 +205,7 @@ def read(folder: Path, name: str | None = None) -> Offline:
     if len(chosen) != 1:
         names = ", ".join(row["name"] for row in found)
         raise UnknownModel(f"{folder} has {names}; asked for {name or 'the only one'}.", remedy="Name one of them.")
-    return Offline(folder, chosen[0])
+    return Offline(folder, script.terms(chosen[0]))  # what the epoch promised, whatever is declared now
 
 
 @contextmanager

@@ -51,6 +51,7 @@ def render(model: Offline, result: Audit | None) -> str:
         deletions=served,
         deletions_figure=pictures.forgotten(served) if served else None,
         newest=[_line(deletion) for deletion in served[-NEWEST:][::-1]],
+        exact=model.exact,
         budget_figure=pictures.budget(spent, float(row["delta"]), float(row["epsilon"])) if spent else None,
         open_facts=_open(model),
         measurements=pictures.of_audit(result) if result else [],
@@ -61,9 +62,13 @@ def render(model: Offline, result: Audit | None) -> str:
 def deletions(model: Offline) -> list[Deletion]:
     """Return the deletions in the order of the ledger."""
     found = []
-    for entry in model.ledger.select(["at", "epoch", "clock", "kind", "rho", "rho_spent", "rho_cap"]).to_pylist():
+    for entry in model.ledger.select(
+        ["at", "epoch", "clock", "kind", "rho", "rho_spent", "rho_cap", "detail"]
+    ).to_pylist():
         if entry["kind"] == "unlearned":
-            how = "certified noise" if entry["rho"] else "exact retrain"
+            how = (
+                "certified noise" if entry["rho"] else "subtraction" if entry["detail"] == "exact" else "exact retrain"
+            )
         elif entry["kind"] == "cancelled":
             how = "was never learned"
         else:
@@ -76,16 +81,26 @@ def deletions(model: Offline) -> list[Deletion]:
 def _cards(model: Offline, served: list[Deletion]) -> list[tuple[str, str]]:
     row = model.row
     share = (row["spent"] or 0) / row["cap"] if row["cap"] else 0.0
+    budget = (
+        ("none", "budget is needed: exact") if model.exact else (f"{100 * share:.0f} %", "of this epoch's budget spent")
+    )
     return [
         (f"{row['learned_rows']:,}", "rows the model knows"),
         (f"{len(served):,}", "deletions served"),
-        (f"{100 * share:.0f} %", "of this epoch's budget spent"),
+        budget,
         (f"{row['deletions_waiting']:,}", "deletions waiting"),
     ]
 
 
 def _summary(model: Offline, served: list[Deletion]) -> str:
     row = model.row
+    if model.exact:
+        return (
+            "Every row that was deleted is out of the model: it is, bit for bit, the one computed from the "
+            f"{row['learned_rows']:,} rows that are in the table, and whoever has the rows can compute it and compare. "
+            f"{len(served)} deletions were served so far. Who kept the published weights from before and after a "
+            "single deletion could compute the deleted row from their difference; so it is with every exact method."
+        )
     noise = sum(deletion.how == "certified noise" for deletion in served)
     epsilon = odometer.epsilon_of((row["spent"] or 0) / odometer.UNITS, row["delta"])
     return (
@@ -107,6 +122,18 @@ def _verdict(result: Audit) -> dict[str, str]:
 
 def _model(model: Offline) -> list[tuple[str, str]]:
     row = model.row
+    if model.exact:
+        return [
+            ("Predicts", row["target"] + (f" = {row['positive']}" if row["positive"] else "")),
+            ("From", ", ".join(row["features"])),
+            ("Loss", row["loss"]),
+            ("Status", row["status"] + (f": {row['reason']}" if row["reason"] else "")),
+            ("Epoch", str(row["epoch"])),
+            ("Promise", "after every batch the model is the one computed from the rows that are there"),
+            ("Reference rows", f"{row['reference_rows'] or 0:,}"),
+            ("Predictions", "open" if row["ready"] else "closed: too few rows"),
+            ("Created", _time(row["created_at"])),
+        ]
     live = model.live() if row["constants"] is not None else None
     k = live.epoch.constants if live is not None and live.epoch is not None else None
     facts = [

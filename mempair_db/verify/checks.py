@@ -27,9 +27,10 @@ from mempair_db.database.connect import connect, refuse_shadows
 from mempair_db.database.exact import Exact, refer, targets
 from mempair_db.database.queries import query
 from mempair_db.errors import UnknownModel
+from mempair_db.offline import names
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair.exact import Sums, nothing
-from mempair_db.verify import explain, names, snapshot
+from mempair_db.verify import explain, snapshot
 from mempair_db.verify.marks import Marks
 from mempair_db.verify.snapshot import Rows, Snapshot
 from mempair_db.worker import certified
@@ -165,7 +166,7 @@ def _sums(taken: Snapshot, rows: Rows, engine: Exact, stored: Sums) -> Check:
     if not any(part.any() for part in (delta.counts, delta.g, delta.H)):
         after = f", after the {len(waiting.changes)} changes that wait" if len(waiting.changes) else ""
         return Check("sums", True, f"are those of the {rows.marks.rows} rows, bit for bit{after}")
-    labels = names.coordinates(engine.reference.encoding, *taken.features)
+    labels = names.of_sums(engine.reference.encoding, *taken.features)
     text = f"differ from those of the rows (stored less computed): {names.difference(delta, labels)}"
     found = explain.culprits(taken, delta)
     return Check("sums", False, f"{text}; {found}" if found else text)

@@ -7,7 +7,8 @@ select pg_catalog.pg_export_snapshot()
 -- offline_models --
 select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.key_columns, m.features, m.numeric_features,
        m.text_features, m.target, m.positive, m.loss, m.epsilon, m.delta, m.gamma, m.lambda, m.m, m.tau, m.kappa, m.clip,
-       m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, mempair.status_of(m.*) as status,
+       m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, m.promise::text as promise,
+       pg_catalog.to_jsonb(p)::text as published, s.sums, s.reference_rows, mempair.status_of(m.*) as status,
        coalesce(m.failure, m.retrain_requested, m.reason) as reason,
        m.created_at, s.version, s.epoch, s.clock, s.rows_learned, s.anchor, s.theta, s.tally, s.block, s.checkpoint, s.cap, s.spent,
        s.deletions, s.largest, s.ledger_seq, s.ledger_hash, p.ready,
@@ -60,3 +61,10 @@ select l.model_id, l.tick from mempair.learned l where l.model_id = {model}
 -- The rows that are still there of those the epoch has learned.
 select l.tick, l.row_key, {x}(mempair_row) as x, {c}(mempair_row) as c, {y}(mempair_row) as y
 from {source} mempair_row join mempair.learned l on l.model_id = {model} and l.row_key = {key}(mempair_row)
+
+-- offline_exact_rows --
+-- Every row of an exact model's table, and whether it is a reference row.
+select t.row_key, t.x, t.c, t.y, r.row_key is not null as reference_row
+from {rows} t
+left join mempair.reference_row r on r.model_id = {model} and r.row_key = t.row_key
+where t.y is not null

@@ -30,12 +30,15 @@ def test_rows_leave_only_when_asked_for(shop: Any, tmp_path: Path) -> None:
     found = sorted(file.name for file in (tmp_path / "e").iterdir())
     assert found == [
         *(
+            "README",
             "curvature.parquet",
             "learned.parquet",
             "ledger.parquet",
             "mempair.duckdb",
             "model.parquet",
             "request.parquet",
+            "sums.parquet",
+            "verify.sql",
         )
     ]
     assert pq.read_schema(tmp_path / "e" / "learned.parquet").names == ["model_id", "tick"]

@@ -94,7 +94,7 @@ def test_a_model_without_deletions_and_without_audit_has_a_page_too(shop: Any, t
     text = render(model, None)
     assert "Nothing has been deleted so far" in text
     run = CliRunner().invoke(app, ["report", "--from", str(model.folder), "--out", str(tmp_path / "r.html"), "--quick"])
-    assert run.exit_code == 0, run.output
+    assert run.exit_code == 5, run.output  # without rows hardly anything is proven
     assert "not measured" in (tmp_path / "r.html").read_text()
 
 

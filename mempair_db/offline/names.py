@@ -33,18 +33,16 @@ def coordinates(encoding: Encoding, numbers: Sequence[str], texts: Sequence[str]
     return names
 
 
-def difference(delta: Sums, names: Sequence[str]) -> str:
+def of_sums(encoding: Encoding, numbers: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Name every sum of one class, in the order in which they are packed."""
+    each = coordinates(encoding, numbers, texts)
+    pairs = combinations_with_replacement(each, 2)
+    return [*COUNTS, *(f"g[{one}]" for one in each), *(f"H[{one}, {other}]" for one, other in pairs)]
+
+
+def difference(delta: Sums, labels: Sequence[str]) -> str:
     """Say which sums differ, and by how much."""
-    upper = np.triu_indices(len(names))
-    labelled = [
-        *zip(COUNTS, delta.counts.tolist(), strict=True),
-        *((f"g[{name}]", value) for g in delta.g.tolist() for name, value in zip(names, g, strict=True)),
-        *(
-            (f"H[{a}, {b}]", value)
-            for H in delta.H
-            for (a, b), value in zip(combinations_with_replacement(names, 2), H[upper].tolist(), strict=True)
-        ),
-    ]
-    wrong = [f"{name}: {value:+d}" for name, value in labelled if value]
+    values = np.frombuffer(delta.to_bytes(), "<i8").tolist()
+    wrong = [f"{label}: {value:+d}" for label, value in zip(labels, values, strict=True) if value]
     more = f", and {len(wrong) - SHOWN} others" if len(wrong) > SHOWN else ""
     return ", ".join(wrong[:SHOWN]) + more

@@ -1,0 +1,113 @@
+"""The audit of an exact model: its claims are equalities, so there is nothing to estimate and nothing to believe.
+
+    constants  =  refer(reference rows)        sums  =  Σ terms(rows)        served  =  fold(solve(sums))
+
+computed from an export with rows. That the learned keys are the table's, `mempair verify` compares in the database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from mempair_db.database.exact import refer, targets
+from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, Claim
+from mempair_db.offline import names, script
+from mempair_db.offline.folder import BATCH, Offline
+from mempair_db.offline.progress import Bars, silent
+from mempair_db.pair import exact
+from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair.serve import fold
+from mempair_db.worker.changes import INSERT, Changes
+from mempair_db.worker.plan import unusable
+
+CONSTANTS: Final = ("constants", "The constants follow from the reference rows that are there.")
+SUMS: Final = ("sums", "The state is, bit for bit, the one computed from the rows that are there.")
+SERVED: Final = ("served weights", "What is served follows from the state.")
+CLOSE: Final = 1e-9
+
+
+def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
+    """Judge every equality on the export."""
+    row = model.row
+    reason = ""
+    if row["constants"] is None:
+        reason = "the model has no constants yet"
+    elif not model.has_rows:
+        reason = "the export has no rows; export again with --rows"
+    if reason:
+        return [Claim(*claim, SKIPPED, note=reason) for claim in (CONSTANTS, SUMS, SERVED)]
+    reference = Reference.from_json(json.loads(row["constants"]))
+    stored = Sums.from_bytes(row["sums"], reference.classes, reference.d)
+    served = _served(row, reference, stored)
+    if row["changes_waiting"]:
+        note = f"{row['changes_waiting']} changes wait: run the worker, then export again"
+        return [Claim(*CONSTANTS, OPEN, note=note), Claim(*SUMS, OPEN, note=note), served]
+    total, references = exact.nothing(reference.classes, reference.d), []
+    with bars(f"Adding up the rows of {model.name}", model.surviving_rows) as advance:
+        for chunk, marked in _chunks(model):
+            total += exact.sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
+            references.append(chunk.take(np.flatnonzero(marked).tolist()))
+            advance(len(chunk))
+    return [_constants(row, reference, references), _sums(row, reference, stored, total), served]
+
+
+def _constants(row: dict[str, Any], stored: Reference, parts: list[Changes]) -> Claim:
+    x, y = np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    c = [values for part in parts for values in part.c]
+    if not len(x):
+        return Claim(*CONSTANTS, FAILS, note="no reference row is there")
+    same = refer(script.terms(row), x, targets(y, stored.loss), c).to_bytes() == stored.to_bytes()
+    return Claim(*CONSTANTS, HOLDS if same else FAILS, measured=f"{len(x)} reference rows", limit="equal")
+
+
+def _sums(row: dict[str, Any], reference: Reference, stored: Sums, total: Sums) -> Claim:
+    labels = names.of_sums(reference.encoding, row["numeric_features"], row["text_features"])
+    wrong = names.difference(stored - total, labels)
+    note = f"stored less computed: {wrong}" if wrong else ""
+    if not wrong and row["learned_rows"] != total.n:
+        note = f"{row['learned_rows']} keys are learned"
+    return Claim(*SUMS, FAILS if note else HOLDS, f"{total.n} rows, {len(labels)} sums", "equal", note)
+
+
+def _served(row: dict[str, Any], reference: Reference, stored: Sums) -> Claim:
+    terms, published = script.terms(row), json.loads(row["published"])
+    computed = fold(reference, exact.solve(reference, stored, terms["ridge"])[0], terms["curves"])
+    computed["places"] = json.loads(computed["places"])
+    wrong = [name for name, value in computed.items() if not _same(value, published[name])]
+    note = f"other than computed: {', '.join(wrong)}" if wrong else ""
+    return Claim(*SERVED, FAILS if wrong else HOLDS, limit="equal", note=note)
+
+
+def _same(computed: Any, stored: Any) -> bool:
+    if not isinstance(computed, (np.ndarray, float)):
+        return bool(computed == stored)
+    if stored is None or np.shape(computed) != np.shape(stored):
+        return False
+    return bool(np.allclose(computed, np.array(stored, float), rtol=CLOSE, atol=CLOSE))
+
+
+def _chunks(model: Offline) -> Iterator[tuple[Changes, Any]]:
+    """Yield the rows that can be learned, and which of them are reference rows."""
+    row = model.row
+    _, *features, target, flag = [title for title, _ in script.columns(row)]
+    numbers = features[: len(row["numeric_features"])]
+    texts = features[len(numbers) :]
+    for batch in pq.ParquetFile(model.rows_file).iter_batches(batch_size=BATCH):
+        n = batch.num_rows
+        x = np.empty((n, len(numbers)))
+        for j, title in enumerate(numbers):
+            x[:, j] = batch.column(title).to_numpy(zero_copy_only=False)
+        c = list(zip(*(batch.column(title).to_pylist() for title in texts), strict=True)) if texts else ()
+        y = batch.column(target).to_numpy(zero_copy_only=False)
+        op, seq = np.full(n, INSERT, np.int16), np.zeros(n, np.int64)
+        keys = batch.column("row_key").to_pylist()
+        rows = Changes(seq=seq, op=op, keys=keys, x=x, c=c, y=y, captured_at=[None] * n)
+        skip, regression = script.terms(row)["on_null"] == "skip", script.terms(row)["loss"] != "logistic"
+        reasons = unusable(rows, impute=not skip, regression=regression, infinite=True)
+        good = [i for i in range(n) if not reasons[i]]
+        yield rows.take(good), batch.column(flag).to_numpy(zero_copy_only=False)[good]

@@ -1,0 +1,224 @@
+"""verify.sql: an exact model computed anew from an export by DuckDB alone, and the ledger's chain.
+
+    cd export && duckdb < verify.sql
+
+The formulas are those of EXACT.md with the model's constants put in; every sum is a sum of integers, so DuckDB, numpy
+and PostgreSQL give the same bits. The script ends with an error, and so DuckDB with a code that is not 0, if one check
+fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
+from typing import Any, Final
+
+from mempair_db.database.resources import directory
+from mempair_db.pair.encode import CLAMP, TARGET_CLAMP, UNIT, Encoding
+from mempair_db.pair.exact import LARGEST, TABLE_HALF, TABLE_STEP, Reference
+
+HEAD: Final = """\
+-- Computes every sum of the exported exact models anew and compares; verifies the ledger's chain.
+-- Run it in this folder: duckdb < verify.sql
+create or replace temp table verdict (model varchar, checked varchar, fine boolean, detail varchar);
+"""
+LEDGER: Final = """
+-- The ledger: numbered without gaps, every body that of its columns, every hash that of its body and the entry before.
+insert into verdict
+select model, 'ledger', coalesce(bool_and(good), true),
+       count(*) || ' entries' || coalesce('; the first wrong one is ' || min(seq) filter (where not good), '')
+from (
+    select model, seq,
+           seq = lag(seq, 1, 0) over chain + 1
+           and body = ledger_body(model_id, seq, "at", kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail)
+           and prev = lag(hash, 1, unhex(repeat('00', 32))) over chain
+           and lower(hex(hash)) = sha256(unhex('02') || prev || body) as good
+    from read_parquet('ledger.parquet')
+    window chain as (partition by model_id order by seq)
+) group by model;
+
+-- What the model says of its last entry: a tail that was cut off does not end there.
+insert into verdict
+select m.name, 'ledger''s end', coalesce(m.ledger_hash = l.hash, m.ledger_seq = 0), 'entry ' || m.ledger_seq
+from read_parquet('model.parquet') m
+left join read_parquet('ledger.parquet') l on l.model_id = m.id and l.seq = m.ledger_seq
+where not exists (from read_parquet('ledger.parquet') e where e.model_id = m.id and e.seq > m.ledger_seq)
+union all
+select m.name, 'ledger''s end', false, 'the ledger goes on after entry ' || m.ledger_seq
+from read_parquet('model.parquet') m
+where exists (from read_parquet('ledger.parquet') e where e.model_id = m.id and e.seq > m.ledger_seq);
+"""
+TAIL: Final = """
+select model, checked, case when fine then 'good' else 'WRONG' end as verdict, detail
+from verdict order by model, checked;
+select case when bool_and(fine) then 'Everything holds.'
+            else error('Something does not hold: ' || string_agg(concat(model, ': ', checked, ', ', detail), '; ')
+                                                      filter (where not fine)) end as verdict
+from verdict;
+"""
+
+
+def script(models: Sequence[dict[str, Any]], with_rows: bool) -> str:
+    """Return the script for an export of these models."""
+    macros = (directory("sql") / "duckdb" / "ledger.sql").read_text(encoding="utf-8")
+    parts = [HEAD, macros, LEDGER]
+    parts += [
+        _model(model, Reference.from_json(json.loads(model["constants"])))
+        for model in models
+        if with_rows and is_exact(model) and model["constants"] is not None
+    ]
+    return "".join([*parts, TAIL])
+
+
+def is_exact(model: dict[str, Any]) -> bool:
+    """Whether the present epoch of a model is an exact one's."""
+    return bool(terms(model)["unlearner"] == "exact")
+
+
+def terms(model: dict[str, Any]) -> dict[str, Any]:
+    """Return what the present epoch of a model was begun with; what is declared, if it has not begun."""
+    return {**model, **json.loads(model["promise"] or "{}")}
+
+
+def name(text: str) -> str:
+    """Return an identifier of SQL."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a text of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def columns(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what the columns of a model's rows are called, and where they lie in the arrays that the server sends."""
+    yield "row_key", "row_key"
+    taken = {"row_key", "reference_row", model["target"]}
+    for array, features in (("x", model["numeric_features"]), ("c", model["text_features"])):
+        for place, feature in enumerate(features, start=1):
+            yield (feature if feature not in taken else f"feature {feature}"), f"{array}[{place}]"
+    yield model["target"] if model["target"] not in ("row_key", "reference_row") else f"target {model['target']}", "y"
+    yield "reference_row", "reference_row"
+
+
+def _model(model: dict[str, Any], reference: Reference) -> str:
+    _, *features, target, _ = [title for title, _ in columns(model)]
+    numbers, texts = features[: len(model["numeric_features"])], features[len(model["numeric_features"]) :]
+    encoding = reference.encoding
+    quantised = [
+        f"{_quantised(name(feature), number.centre, number.scale, CLAMP)} as q{j}"
+        for j, (feature, number) in enumerate(zip(numbers, encoding.numbers, strict=True))
+    ]
+    others = [
+        _other(name(feature), text.levels, text.null) for feature, text in zip(texts, encoding.texts, strict=True)
+    ]
+    coded = [
+        f"cast({expression} as bigint) as k{i}" for i, expression in enumerate(_coordinates(encoding, texts, others))
+    ]
+    outside = " or ".join(["false", *(f"coalesce(abs(q{j}) = {CLAMP * UNIT}, false)" for j in range(len(numbers)))])
+    missing = [f"q{j} is null" for j, number in enumerate(encoding.numbers) if not number.missing]
+    unknown = " or ".join(["false", *missing, *(f"({other})" for other in others)])
+    score = " + ".join(f"({w}) * k{i}" for i, w in enumerate(reference.w0[0].tolist()))
+    sums = ["sum(1)", "sum(outside)", "sum(unknown)", "sum(yq * yq)", *(f"sum(u * k{i})" for i in range(reference.d))]
+    sums += [f"sum(w * k{i} * k{j})" for i, j in combinations_with_replacement(range(reference.d), 2)]
+    listed = ",\n        ".join(f"coalesce({one}, 0)::bigint" for one in sums)
+    model_name = literal(model["name"])
+    return f"""
+-- {json.dumps(model["name"])}: every row becomes integers (k), its score z at the reference weights, its terms u and w.
+create or replace temp table computed as
+with quantised as materialized (
+    select *, {", ".join([*quantised, _target(reference, name(target))])}
+    from read_parquet('rows_{model["id"]}.parquet')
+    where {_usable(model, reference, numbers, texts, name(target))}
+), coded as materialized (
+    select {name(target)} as y, yq, ({outside})::bigint as outside, ({unknown})::bigint as unknown, {", ".join(coded)}
+    from quantised
+), scored as materialized (
+    select *, cast(floor(cast({score} as double) / {2**reference.h}) as bigint) as z from coded
+), terms as materialized (
+    select *, {_terms(reference)} from scored
+), total as (
+    select [
+        {listed}] as values from terms
+)
+select unnest(values) as computed, generate_subscripts(values, 1) as place from total;
+
+insert into verdict
+select {model_name}, 'sums', bool_and(s.value is not distinct from c.computed) and m.changes_waiting = 0,
+       case when m.changes_waiting > 0
+            then m.changes_waiting || ' changes were waiting: let a worker apply them, and export again'
+            when bool_and(s.value is not distinct from c.computed)
+            then count(*) || ' sums are those of the rows, bit for bit'
+            else count(*) filter (where s.value is distinct from c.computed) || ' sums differ, the first is ' ||
+                 arg_min(concat(s.name, ': stored ', s.value, ', computed ', c.computed), place)
+                     filter (where s.value is distinct from c.computed) end
+from (select * from read_parquet('sums.parquet') where model_id = {model["id"]}) s
+full join computed c using (place)
+cross join (select changes_waiting from read_parquet('model.parquet') where id = {model["id"]}) m
+group by m.changes_waiting;
+"""  # noqa: S608
+
+
+def _number(value: float) -> str:
+    """Return a double of SQL: 0.1 alone would be a decimal."""
+    return f"'{value!r}'::double"
+
+
+def _quantised(value: str, centre: float, scale: float, clamp: int) -> str:
+    low, high, half, unit = centre - clamp * scale, centre + clamp * scale, scale / (2 * UNIT), scale / UNIT
+    inside = f"greatest(least({value}, {_number(high)}), {_number(low)})"
+    steps = f"floor(({inside} - {_number(centre)} + {_number(half)}) / {_number(unit)})"
+    return f"case when {value} is null or isnan({value}) then null else {steps}::bigint end"
+
+
+def _other(value: str, levels: Sequence[str], null: bool) -> str:
+    known = f"coalesce({value} in ({', '.join(map(literal, levels))}), false)" if levels else "false"
+    return f"not {known}" + (f" and {value} is not null" if null else "")
+
+
+def _coordinates(encoding: Encoding, texts: Sequence[str], others: Sequence[str]) -> Iterator[str]:
+    for kind, place, value in encoding.names:
+        if kind == "intercept":
+            yield str(UNIT)
+        elif kind == "number":
+            yield f"coalesce(q{place}, 0)"
+        elif kind == "knot":
+            yield f"greatest(coalesce(q{place}, 0) - ({value}), 0)"
+        else:
+            conditions = {
+                "missing": f"q{place} is null",
+                "level": f"{name(texts[place])} = {literal(str(value))}" if kind == "level" else "",
+                "other": others[place] if kind == "other" else "",
+                "null": f"{name(texts[place])} is null" if kind == "null" else "",
+            }
+            yield f"case when {conditions[kind]} then {UNIT} else 0 end"
+
+
+def _target(reference: Reference, target: str) -> str:
+    if reference.loss == "logistic":
+        return "0::bigint as yq"
+    number = reference.encoding.target
+    return f"{_quantised(target, number.centre, number.scale, TARGET_CLAMP)} as yq"
+
+
+def _terms(reference: Reference) -> str:
+    if reference.loss == "logistic":
+        p = f"(1 / (1 + exp(-greatest(least(z, {TABLE_HALF}), -{TABLE_HALF})::double / {TABLE_STEP})))"
+        u = f"floor({p} * 16384 + 0.5::double)::bigint - case when y > 0 then 16384 else 0 end"
+        return f"{u} as u, greatest(1, floor({p} * (1 - {p}) * 1024 + 0.5::double)::bigint) as w"
+    residual = f"greatest(least(z - yq, {LARGEST}), -{LARGEST})"
+    if reference.loss == "squared":
+        return f"{residual} as u, 1::bigint as w"
+    weight = f"greatest(1, least(256, (256 * {reference.clip}) // greatest(abs({residual}), 1)))"
+    return f"{weight} * {residual} as u, {weight} as w"
+
+
+def _usable(
+    model: dict[str, Any], reference: Reference, numbers: Sequence[str], texts: Sequence[str], target: str
+) -> str:
+    conditions = [f"abs({target}) = 1" if reference.loss == "logistic" else f"isfinite({target})"]
+    if terms(model)["on_null"] == "skip":
+        conditions += [f"{name(feature)} is not null and not isnan({name(feature)})" for feature in numbers]
+        conditions += [f"{name(feature)} is not null" for feature in texts]
+    return " and ".join(conditions)
