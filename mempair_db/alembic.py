@@ -28,6 +28,8 @@ VERSIONS: Final = directory("migrations") / "versions"
 ALTERABLE: Final = frozenset(
     ("epsilon", "delta", "gamma", "lambda", "m", "on_null", "on_exhausted", "unlearner", "calibration_rows")
 ) | {"ridge", "curves", "serve_during_refresh", "keep_receipts"}
+KIND: Final[Any] = "mempair_model"
+"""The type of a model, for a project's `include_name`."""
 # Since 1.18 what is registered like this would run before the tables are compared.
 _priority = getattr(langhelpers, "DispatchPriority", None)
 LAST: Final[dict[str, Any]] = {"priority": _priority.LAST} if _priority else {}
@@ -181,6 +183,8 @@ def _existing(context: AutogenContext, declared: Mapping[str, Declaration]) -> d
         return {}
     found = {}
     for row in connection.execute(text(query("alembic_models"))).mappings():
+        if not context.run_name_filters(row["name"], KIND, {}):  # the project has its own include_name
+            continue
         wanted = declared[row["name"]].options if row["name"] in declared else row["parameters"]
         options = {key: row["parameters"].get(key) for key in wanted if key not in MOMENTARY}
         if "keep_receipts" in options:

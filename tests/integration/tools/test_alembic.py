@@ -147,6 +147,17 @@ def test_a_model_that_is_no_longer_declared_is_dropped_and_can_come_back(project
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
 
 
+def test_models_of_somebody_else_are_left_alone_if_the_project_says_so(project: Project) -> None:
+    project.declare()
+    project.autogenerate(1)
+    (project.folder / "own" / "tables.py").write_text(TABLES)
+    ours = "target_metadata=tables.metadata, include_name=lambda name, kind, _: kind != 'mempair_model'"
+    environment = project.folder / "own" / "env.py"
+    environment.write_text(environment.read_text().replace("target_metadata=tables.metadata", ours))
+    assert "mempair_model" not in project.autogenerate(2)
+    assert len(project.models()) == 1
+
+
 def test_offline_mode_prints_what_online_mode_does(project: Project) -> None:
     project.declare()
     project.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", "0001")
