@@ -86,14 +86,16 @@ def health(
 @app.command()
 def retrain(name: Name, dsn: Dsn = None) -> None:
     """Retrain a model exactly, now: a replay of the surviving rows, with a full budget afterwards."""
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
     from mempair_db.worker import batch  # noqa: PLC0415
     from mempair_db.worker.retrain import retrain as replay  # noqa: PLC0415
 
     address = server.ensure(dsn)
-    number = model_id(address, name)
-    with connect(address, autocommit=True) as connection, messages.status(f"Retraining {name} ..."):
+    (model,) = rows(address, "describe_model", name=name)
+    bar = shown_on(messages)(f"Reading {model['source']} for {name}", max(model["rows_learned"], 1))
+    with connect(address, autocommit=True) as connection, bar as advance:
         batch.prepare(connection)
-        outcome = replay(connection, number or 0, "requested")
+        outcome = replay(connection, model["model_id"], "requested", dsn=address, advance=advance)
     for note in outcome.notes or [f"another worker has {name} at the moment: try again"]:
         messages.print(note, highlight=False)
 

@@ -24,7 +24,12 @@ from mempair_db.worker import reference as rows_of_reference
 
 
 def read(
-    connection: psycopg.Connection[Any], model: Model, record: Record, dsn: str | None, give_up: Callable[[], bool]
+    connection: psycopg.Connection[Any],
+    model: Model,
+    record: Record,
+    dsn: str | None,
+    give_up: Callable[[], bool],
+    advance: Callable[[int], None],
 ) -> int | None:
     """Learn every row anew under new constants; return how many, None if told to give up."""
     reference = _choose(connection, model)
@@ -46,6 +51,7 @@ def read(
             record.reject(0, key, queue.INSERT, reason)
         record.flush(connection)
         point("chunk replayed")
+        advance(part.n + len(rejected))
         if give_up():
             return None
     engine = model.exact

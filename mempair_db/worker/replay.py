@@ -18,7 +18,13 @@ from mempair_db.worker import certified, reference
 from mempair_db.worker import changes as queue
 
 
-def read(connection: psycopg.Connection[Any], model: Model, record: Record, give_up: Callable[[], bool]) -> int | None:
+def read(
+    connection: psycopg.Connection[Any],
+    model: Model,
+    record: Record,
+    give_up: Callable[[], bool],
+    advance: Callable[[int], None],
+) -> int | None:
     """Learn every surviving row again; return how many, None if told to give up.
 
     Constants come from a sample of the whole table. Too few rows for that: the new epoch begins in the queue.
@@ -39,6 +45,7 @@ def read(connection: psycopg.Connection[Any], model: Model, record: Record, give
                 learned.enter(connection, stepping.result())
             stepping = beside.submit(_step, model, rows, record, connection.info.encoding)
             point("chunk replayed")
+            advance(len(rows))
             if give_up():
                 return None
         if stepping is not None:

@@ -30,10 +30,12 @@ def retrain(
     *,
     dsn: str | None = None,
     give_up: Callable[[], bool] = lambda: False,
+    advance: Callable[[int], None] = lambda _rows: None,
 ) -> Outcome:
     """Serve the request for a retrain, if it still stands, or the caller's own (`why`).
 
     Killed half-way, or told to give up, it leaves the old epoch. With a `dsn` the table is read on several connections.
+    `advance` hears of the rows that were read.
     """
     with connection.transaction():
         connection.execute(query("own_limits"))
@@ -52,9 +54,9 @@ def retrain(
         point("retrain began")
         model.begin()
         if isinstance(model.engine, Exact):
-            rows = refresh.read(connection, model, record, dsn, give_up)
+            rows = refresh.read(connection, model, record, dsn, give_up, advance)
         else:
-            rows = replay.read(connection, model, record, give_up)
+            rows = replay.read(connection, model, record, give_up, advance)
         if rows is None:
             raise Rollback
         point("replayed")

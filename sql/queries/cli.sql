@@ -33,7 +33,7 @@ select m.name as model, m.source::text as source, array_to_string(m.key_columns,
        m.keep_receipts::text as keep_receipts, s.status, s.reason, s.predicts, s.epoch, s.rows_learned, s.needed,
        s.pending_changes, s.pending_deletions, s.oldest_pending_deletion, s.deletions,
        round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%' as budget_spent, mempair.capacity(m.name)::text as capacity, s.last_refresh,
-       s.last_published
+       s.last_published, m.id as model_id
 from mempair.model m join mempair.model_status s on s.model_id = m.id
 where m.id = (mempair.find_model(%(name)s)).id
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -129,7 +130,8 @@ def test_sql_install_prints_a_script(mempair: Run) -> None:
     assert "create table mempair.model" in out
 
 
-def test_a_worker_process_ends_in_good_order_on_sigterm(customers: str) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_process_ends_in_good_order_when_told_to(customers: str, how: signal.Signals) -> None:
     Client(customers).create_model("churn", "customers", target="churned", features=["age", "plan"])
     process = subprocess.Popen(
         [sys.executable, "-m", "mempair_db", "worker", "--dsn", customers], stderr=subprocess.DEVNULL
@@ -142,7 +144,7 @@ def test_a_worker_process_ends_in_good_order_on_sigterm(customers: str) -> None:
             ):
                 break
             connection.execute("select pg_sleep(0.1)")
-        process.terminate()
+        process.send_signal(how)
         assert process.wait(timeout=20) == 0
         assert connection.execute("select from mempair.worker").rowcount == 0
 
