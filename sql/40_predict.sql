@@ -210,18 +210,23 @@ begin
         using errcode = 'MP104', hint = format('Pass a row of %s.', model.source);
 end $$;
 
--- The prediction of mempair_row, a row of the source, as an expression of a query made for the occasion: its parameters are
--- the columns of mempair.published, so that they are constants for the planner. NULL where a row cannot be predicted.
-create or replace function mempair.prediction_expression(model mempair.model, published mempair.published) returns text
+-- A query for the occasion: `expression` about mempair_row, a row of the source, and its prediction, NULL where it has none.
+-- Its parameters are columns of mempair.published, so that for the planner they are constants. A short alias could be a
+-- column's name. offset 0: the link names the margin several times, and would compute it as often.
+create or replace function mempair.scoring_query(
+    model mempair.model, published mempair.published, expression text, condition text default 'true'
+) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select case
-        when published.scales is null or cardinality(published.knots) <> cardinality(model.numeric_features) * model.curves
-            then format('mempair.predict_encoded(%1$s, mempair.x_%1$s(mempair_row.*), mempair.c_%1$s(mempair_row.*), false)', model.id)
-        else format(case published.link when 'logistic' then 'mempair.logistic(%s)' else '%s' end,
-            format('mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)', model.id)
-            || case when published.radius is null then '' else format(
-                ' / greatest($10, sqrt(%s + mempair.squares_%s(mempair_row.*, $3, $4) / 1048576)) + $11',
-                1 + cardinality(model.text_features), model.id) end) end
+    select format('select e.expression, %s from (select %s as expression, %s as margin from %s mempair_row where %s offset 0) as e',
+        case when published.link = 'logistic' and s.is_margin then 'mempair.logistic(e.margin)' else 'e.margin' end, expression,
+        format(case when not s.is_margin
+                then 'mempair.predict_encoded(%1$s, mempair.x_%1$s(mempair_row.*), mempair.c_%1$s(mempair_row.*), false)'
+            else 'mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)' || case when published.radius is null then ''
+                else ' / greatest($10, sqrt(%2$s + mempair.squares_%1$s(mempair_row.*, $3, $4) / 1048576)) + $11' end end,
+            model.id, 1 + cardinality(model.text_features)),
+        model.source, condition)
+    from (select published.scales is not null
+                 and cardinality(published.knots) = cardinality(model.numeric_features) * model.curves as is_margin) as s
 $$;
 
 -- Every row of the source, scored in one scan: as parameters of a query made for the occasion the weights are constants.
@@ -246,9 +251,8 @@ begin
     if not published.ready then
         perform mempair.refuse_not_ready(model, published);
     end if;
-    -- A short alias could be a column's name.
-    return query execute format('select mempair.key_%s(mempair_row.*), %s from %s mempair_row',
-                                model.id, mempair.prediction_expression(model, published), model.source)
+    return query execute format('select s.k, s.p from (%s) as s(k, p)',
+                                mempair.scoring_query(model, published, format('mempair.key_%s(mempair_row.*)', model.id)))
         using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
               published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
 end $$;

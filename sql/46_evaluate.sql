@@ -18,9 +18,8 @@ begin
     if published.ready is not true then
         perform mempair.refuse_not_ready(model, published);
     end if;
-    -- A short alias could be a column's name.
-    scored := format('select mempair.y_%s(mempair_row.*) as y, %s as p from %s mempair_row where %s', model.id,
-                     mempair.prediction_expression(model, published), model.source, coalesce('(' || condition || E'\n)', 'true'));
+    scored := mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id),
+                                    coalesce('(' || condition || E'\n)', 'true'));
     return query execute format(case model.loss when 'logistic' then mempair.classifier_figures() else mempair.regression_figures() end, scored)
         using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
               published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
@@ -33,7 +32,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     with scored as (
         select s.y > 0 as yes, s.p, greatest(least(s.p, 1 - 1e-15), 1e-15) as inner_p,
                rank() over w + (count(*) over (partition by s.p) - 1) / 2.0 as place, ntile(10) over w as decile
-        from (%s) as s where s.y is not null
+        from (%s) as s(y, p) where s.y is not null
         window w as (order by s.p nulls last)
     ), deciles as (
         select d.decile, count(d.p) as rows, avg(d.p) as predicted, avg(d.yes::integer::float8) as observed
@@ -61,7 +60,7 @@ create or replace function mempair.regression_figures() returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     select $$
     with scored as (
-        select s.y, s.p, ntile(10) over (order by s.p nulls last) as decile from (%s) as s where s.y - s.y = 0
+        select s.y, s.p, ntile(10) over (order by s.p nulls last) as decile from (%s) as s(y, p) where s.y - s.y = 0
     ), deciles as (
         select d.decile, count(d.p) as rows, avg(d.p) as predicted, avg(d.y) as observed from scored d where d.p is not null group by d.decile
     )
