@@ -52,8 +52,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- What the model has learned against what its table holds, in one snapshot: a row must be learned, or wait for it, or
--- have been refused; a learned row must be there, once, or wait to be forgotten. An UPDATE that escaped capture leaves no
--- trace that could be compared: if triggers were disabled for long, retrain.
+-- have been refused; a learned row must be there, once, or wait to be forgotten. An UPDATE that escaped capture is
+-- not seen here: `mempair reconcile` and `mempair verify` compare the fingerprints of what was learned, whose key SQL lacks.
 -- With repair: missed inserts are enqueued, triggers put right, and a missed deletion begins an exact retrain.
 create or replace function mempair.reconcile(model_name text, repair boolean default false)
 returns table (finding text, rows bigint, remedy text)

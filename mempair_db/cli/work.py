@@ -108,8 +108,21 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Compare what a model has learned with its table; exit code 5 if they differ and are not repaired."""
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+    from mempair_db.verify.checks import escaped_updates  # noqa: PLC0415
+
+    address = server.ensure(dsn)
+    updated = escaped_updates(address, model_id(address, name) or 0, shown_on(messages))
     with messages.status(f"Comparing {name} with its table ..."):
-        findings = rows(dsn, "reconcile", name=name, repair=repair)
+        findings = rows(address, "reconcile", name=name, repair=repair)
+    if updated:
+        what = (
+            f"rows that were updated and never captured: {', '.join(updated[:10])}{' …' if len(updated) > 10 else ''}"
+        )
+        findings.append({"finding": what, "rows": len(updated), "remedy": "served by an exact retrain"})
+    if updated and repair:
+        with connect(address) as connection:
+            connection.execute(query("retrain"), {"name": name, "reason": f"{len(updated)} updates escaped capture"})
     if findings or as_json:
         show(findings, as_json)
     else:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -70,6 +71,24 @@ class Report:
 
 def verify(dsn: str, model_id: int, bars: Bars = silent) -> Report:
     """Compute the model anew from its table and compare; nothing is locked or changed."""
+    with _reading(dsn) as connection:
+        return look(connection, model_id, dsn, bars)
+
+
+def escaped_updates(dsn: str, model_id: int, bars: Bars = silent) -> list[str]:
+    """Return the keys of rows that are in the table with other values than were learned, and nothing waits for them."""
+    with _reading(dsn) as connection:
+        taken = snapshot.take(connection, model_id)
+        if taken is None or not taken.model.engine.begun:
+            return []
+        with bars(f"Comparing {taken.model.name} with its table", max(taken.learned.rows, 1)) as advance:
+            rows = taken.read_table(dsn, advance)
+        return [] if _learned(taken, rows).fine else explain.escaped(taken).updated
+
+
+@contextmanager
+def _reading(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """Open a read-only transaction with one snapshot."""
     with connect(dsn, autocommit=True, application_name="mempair verify") as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
@@ -77,7 +96,7 @@ def verify(dsn: str, model_id: int, bars: Bars = silent) -> Report:
         arrays.register(connection)
         refuse_shadows(connection)
         with connection.transaction():
-            return look(connection, model_id, dsn, bars)
+            yield connection
 
 
 def look(connection: psycopg.Connection[Any], model_id: int, dsn: str | None, bars: Bars = silent) -> Report:

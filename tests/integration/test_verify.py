@@ -262,3 +262,22 @@ def test_a_regression_with_curves_is_verified_too(world: World) -> None:
     assert wrong(world) == {}
     world.work()
     assert wrong(world) == {}
+
+
+@pytest.mark.parametrize("unlearner", ["exact", "symmetric"])
+def test_reconcile_finds_an_update_that_escaped_and_a_retrain_puts_it_right(
+    world: World, superuser: Callable[[str], str], mempair: Callable[..., tuple[int, str, str]], unlearner: str
+) -> None:
+    certified = "unlearner => 'symmetric', lambda => 0.01, gamma"
+    world(SHOP, EXACT if unlearner == "exact" else EXACT.replace("gamma", certified))
+    world.fill(1, 800)
+    world.work()
+    assert mempair("reconcile", "churn", "--dsn", world.dsn)[0] == 0
+    silently(world, superuser, "update shop set age = age + 9 where id in (321, 322)")
+    code, out, _ = mempair("reconcile", "churn", "--dsn", world.dsn)
+    assert code == 5
+    assert "updated and never captured: 321, 322" in out
+    assert mempair("reconcile", "churn", "--repair", "--dsn", world.dsn)[0] == 0
+    world.work()
+    assert mempair("reconcile", "churn", "--dsn", world.dsn)[0] == 0
+    assert wrong(world) == {}
