@@ -27,7 +27,7 @@ from mempair_db.measure import (
     replay,
     worlds,
 )
-from mempair_db.measure.claims import FAILS, FROM_THE_LEDGER, HOLDS, OPEN, SKIPPED, Claim, ledger, purged, served
+from mempair_db.measure.claims import FAILS, FROM_THE_LEDGER, HOLDS, OPEN, SKIPPED, VOID, Claim, ledger, purged, served
 from mempair_db.measure.worlds import Worlds
 from mempair_db.offline import stream
 from mempair_db.offline.folder import Offline
@@ -76,7 +76,7 @@ class Audit:
     @property
     def unproven(self) -> list[Claim]:
         """The claims of which it is not known that they hold: not proven is not proven."""
-        return [claim for claim in self.claims if claim.verdict != HOLDS]
+        return [claim for claim in self.claims if claim.verdict not in (HOLDS, VOID)]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -89,7 +89,7 @@ class Audit:
 
     def summary(self) -> str:
         """Say how many claims have which verdict."""
-        names = {HOLDS: "hold", FAILS: "fail", OPEN: "open", SKIPPED: "not measured"}
+        names = {HOLDS: "hold", FAILS: "fail", OPEN: "open", SKIPPED: "not measured", VOID: "not applicable"}
         counts = {name: sum(claim.verdict == verdict for claim in self.claims) for verdict, name in names.items()}
         return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
 
@@ -179,7 +179,7 @@ def _replay(name: str, says: str, model: Offline, result: Audit, _effort: Effort
 
 def _constants(name: str, says: str, model: Offline, result: Audit, _effort: Effort, _bars: Bars) -> Claim:
     if not model.row["numeric_features"]:
-        return Claim(name, says, SKIPPED, note="the model has no numbers")
+        return Claim(name, says, VOID, note="the model has no numbers")
     found = constants.measure(model)
     result.figures["constants"] = asdict(found)
     return Claim(
@@ -195,7 +195,7 @@ def _constants(name: str, says: str, model: Offline, result: Audit, _effort: Eff
 
 def _predictions(name: str, says: str, model: Offline, result: Audit, _effort: Effort, _bars: Bars) -> Claim:
     if not model.row["ready"]:
-        return Claim(name, says, SKIPPED, note="the model does not predict yet")
+        return Claim(name, says, VOID, note="the model does not predict yet")
     found = replay.served(model)
     result.figures["predictions"] = asdict(found)
     gamma = float(model.row["gamma"])
@@ -214,7 +214,7 @@ def _noise(name: str, says: str, model: Offline, result: Audit, effort: Effort, 
         return Claim(name, says, OPEN, note="changes wait or rows are missing: run the worker, then reconcile")
     found = carried.measure(model, lives=effort.lives, bars=bars)
     if found is None:
-        return Claim(name, says, SKIPPED, note="no deletion by noise in this epoch")
+        return Claim(name, says, VOID, note="no deletion by noise in this epoch")
     result.figures["noise"] = asdict(found)
     return Claim(
         name,

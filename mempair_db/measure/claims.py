@@ -12,6 +12,7 @@ from mempair_db.offline.folder import Offline
 from mempair_db.pair import odometer
 
 HOLDS, FAILS, OPEN, SKIPPED = "holds", "fails", "open", "not measured"
+VOID = "not applicable"  # there is nothing that it could be broken by
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mempair_db.measure.audit import Audit
-from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED
+from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, VOID
 from mempair_db.measure.replay import CHANCE, Comparison
 
 ONE_RECORD = (
@@ -58,11 +58,11 @@ def comparison(result: Comparison) -> list[str]:
 
 def claims(result: Audit) -> list[str]:
     """Say what became of every claim, two lines each."""
-    colours = {HOLDS: "green", FAILS: "red", OPEN: "yellow", SKIPPED: "dim"}
+    colours = {HOLDS: "green", FAILS: "red", OPEN: "yellow", SKIPPED: "dim", VOID: "dim"}
     lines = [f"[bold]{result.model}[/bold], epoch {result.epoch}, clock {result.clock}, as of {result.exported_at}"]
     for claim in result.claims:
         facts = claim.measured + (f"  (limit: {claim.limit})" if claim.limit else "")
         facts += f"  {claim.note}" if claim.note else ""
-        verdict = f"[{colours[claim.verdict]}]{claim.verdict:>12}[/]"
-        lines += [f"{verdict}  {claim.says}", f"{'':14}[dim]{facts.strip()}[/dim]"]
+        verdict = f"[{colours[claim.verdict]}]{claim.verdict:>14}[/]"
+        lines += [f"{verdict}  {claim.says}", f"{'':16}[dim]{facts.strip()}[/dim]"]
     return lines
