@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import pairwise
 from queue import Queue
 from typing import Any, Final, TypeVar
@@ -28,41 +29,55 @@ Result = TypeVar("Result")
 def each_chunk(
     connection: psycopg.Connection[Any], model: Model, dsn: str | None, work: Callable[[list[Row]], Result]
 ) -> Iterator[Result]:
-    """Yield what `work` makes of every chunk of labelled rows, in any order. With a `dsn` several run at once."""
+    """Yield what `work` makes of every chunk of labelled rows, in any order. With a `dsn` several run at once.
+
+    Where the server or the role has no room for other connections, this one reads everything.
+    """
     size = connection.execute(query("source_blocks"), {"model": model.id}).fetchone()
     blocks = size[0] if size else 0
-    if dsn is None or blocks < SMALL:
-        yield from map(work, _chunks(connection, model, 0, LAST))
-        return
-    shared = connection.execute(query("offline_share_snapshot")).fetchone()
-    readers = _Readers(dsn, model, str(shared[0]) if shared else "", work)
-    bounds = [blocks * i // READERS for i in range(READERS)] + [LAST]
-    yield from readers.run(list(pairwise(bounds)))
+    with ExitStack() as opened:
+        readers = _connect(opened, dsn) if dsn is not None and blocks >= SMALL else []
+        if not readers:
+            yield from map(work, _chunks(connection, model, 0, LAST))
+            return
+        shared = connection.execute(query("offline_share_snapshot")).fetchone()
+        bounds = [blocks * i // READERS for i in range(READERS)] + [LAST]
+        yield from _Readers(model, str(shared[0]) if shared else "", work).run(readers, list(pairwise(bounds)))
+
+
+def _connect(opened: ExitStack, dsn: str) -> list[psycopg.Connection[Any]]:
+    """Open a connection for every part, or none."""
+    with ExitStack() as opening:
+        try:
+            readers = [opening.enter_context(connect(dsn, application_name="mempair reader")) for _ in range(READERS)]
+        except psycopg.OperationalError:
+            return []
+        opened.push(opening.pop_all())
+    return readers
 
 
 class _Readers:
     """Connections that read parts of the table under one snapshot, and hand over what was made of them."""
 
-    def __init__(self, dsn: str, model: Model, snapshot: str, work: Callable[[list[Row]], Any]) -> None:
-        self.dsn, self.model, self.snapshot, self.work = dsn, model, snapshot, work
+    def __init__(self, model: Model, snapshot: str, work: Callable[[list[Row]], Any]) -> None:
+        self.model, self.snapshot, self.work = model, snapshot, work
         self.results: Queue[tuple[str, Any]] = Queue(maxsize=2 * READERS)
         self.stop = threading.Event()
 
-    def run(self, parts: list[tuple[int, int]]) -> Iterator[Any]:
+    def run(self, readers: list[psycopg.Connection[Any]], parts: list[tuple[int, int]]) -> Iterator[Any]:
         """Yield the results of all parts; the first error of any of them is raised here."""
         with ThreadPoolExecutor(len(parts)) as threads:
-            for first, last in parts:
-                threads.submit(self._read, first, last)
+            for reader, (first, last) in zip(readers, parts, strict=True):
+                threads.submit(self._read, reader, first, last)
             running = len(parts)
             try:
                 while running:
                     kind, result = self.results.get()
+                    running -= kind != "chunk"
                     if kind == "error":
                         raise result
                     if kind == "chunk":
                         yield result
-                    else:
-                        running -= 1
             finally:
                 self._end(running)
 
@@ -73,19 +88,18 @@ class _Readers:
             kind, _ = self.results.get()
             running -= kind != "chunk"
 
-    def _read(self, first: int, last: int) -> None:
+    def _read(self, reader: psycopg.Connection[Any], first: int, last: int) -> None:
         try:
-            with connect(self.dsn, application_name="mempair reader") as reader:
-                reader.isolation_level = IsolationLevel.REPEATABLE_READ
-                reader.prepare_threshold = None
-                with reader.transaction():
-                    reader.execute(sql.SQL("set transaction snapshot {}").format(self.snapshot))
-                    reader.execute(query("own_limits"))
-                    reader.execute("set local row_security = off")
-                    for rows in _chunks(reader, self.model, first, last):
-                        if self.stop.is_set():
-                            break
-                        self.results.put(("chunk", self.work(rows)))
+            reader.isolation_level = IsolationLevel.REPEATABLE_READ
+            reader.prepare_threshold = None
+            with reader.transaction():
+                reader.execute(sql.SQL("set transaction snapshot {}").format(self.snapshot))
+                reader.execute(query("own_limits"))
+                reader.execute("set local row_security = off")
+                for rows in _chunks(reader, self.model, first, last):
+                    if self.stop.is_set():
+                        break
+                    self.results.put(("chunk", self.work(rows)))
             self.results.put(("end", None))
         except BaseException as error:  # raised again by whoever takes the results
             self.results.put(("error", error))

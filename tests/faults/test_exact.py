@@ -5,15 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from mempair_db.database.exact import Exact
 from mempair_db.pair.exact import Reference, Sums, nothing
+from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.worker.loop import Worker
 from tests.world import World
 
 from .conftest import STRIKER, Story, ended
@@ -126,6 +131,49 @@ def test_a_server_that_crashes_in_the_middle_loses_nothing(exact: Story, superus
             )
             time.sleep(0.05)
     exact.work()
+    check(exact)
+
+
+def test_a_refresh_whose_readers_are_ended_fails_and_does_not_wait_for_ever(
+    exact: Story, superuser: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mempair_db.database.source.SMALL", 1)
+    exact.fill(1, 3000)
+    with psycopg.connect(superuser(exact.dsn), autocommit=True) as admin:
+
+        def end_readers(*payload: Any) -> Any:
+            admin.execute(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+                " where application_name = 'mempair reader' and datname = current_database()"
+            )
+            return fingerprints(*payload)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("mempair_db.worker.refresh.fingerprints", end_readers)
+            failed: dict[str, str] = {}
+            worker = threading.Thread(target=lambda: failed.update(Worker(exact.dsn).run_once()), daemon=True)
+            worker.start()
+            worker.join(60)
+            assert not worker.is_alive()
+    assert "churn" in failed
+    exact("update mempair.model set failure = null")
+    exact.work()
+    check(exact)
+
+
+def test_a_refresh_for_which_the_role_has_no_other_connection_reads_on_its_own(
+    exact: Story, superuser: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mempair_db.database.source.SMALL", 1)
+    exact.fill(1, 3000)
+    with psycopg.connect(superuser(exact.dsn), autocommit=True) as admin:
+        admin.execute("create role only_one login password 'one' connection limit 1")
+        try:
+            exact("select mempair.grant_role('only_one', 'worker')", "grant select on shop to only_one")
+            assert Worker(make_conninfo(exact.dsn, user="only_one", password="one")).run_once() == {}
+        finally:
+            admin.execute("drop owned by only_one")
+            admin.execute("drop role only_one")
     check(exact)
 
 
