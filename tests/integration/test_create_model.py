@@ -368,8 +368,12 @@ def test_a_named_unique_index_serves_as_key(connection: psycopg.Connection) -> N
 
 def test_existing_rows_are_learned_unless_asked_not_to(connection: psycopg.Connection) -> None:
     connection.execute("insert into customers (age, churned) values (1, true), (2, null), (3, false)")
-    create(connection, GOOD)
+    create(connection, GOOD | {"unlearner": "passive"})
     create(connection, GOOD | {"model_name": "later", "backfill": False})
+    create(connection, GOOD | {"model_name": "now"})  # exact: its constants come from the whole table, read once
+    asked = "select name, retrain_requested from mempair.model where retrain_requested is not null"
+    assert connection.execute(asked).fetchall() == [("now", "the rows that were there")]
+    assert one(connection, "select count(*) from mempair.change_3_a") == 0
     backfilled = "select op, rows, keys, x, y, captured_at from mempair.change_1_a order by seq"
     assert connection.execute(backfilled).fetchall() == [
         (1, 2, ["1", "3"], [[1.0], [3.0]], [1.0, -1.0], None),
@@ -384,10 +388,10 @@ def test_the_backfill_loses_and_doubles_nothing_of_concurrent_writes(database: s
         writer.execute("insert into customers (age, churned) values (1, true)")
         creator.execute("set lock_timeout = '200ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):  # it waits for the writer
-            create(creator, GOOD)
+            create(creator, GOOD | {"unlearner": "passive"})
         creator.rollback()
         writer.commit()
-        create(creator, GOOD)
+        create(creator, GOOD | {"unlearner": "passive"})
         writer.execute("set lock_timeout = '200ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):  # and the writer waits for it
             writer.execute("insert into customers (age, churned) values (2, true)")
