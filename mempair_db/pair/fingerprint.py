@@ -26,7 +26,8 @@ def fingerprints(secret: bytes, x: Matrix, y: Vector, c: Texts = ()) -> npt.NDAr
     >>> bool(marks[0] == marks[1]), bool(marks[0] == marks[2])
     (True, False)
     """
-    numbers = np.ascontiguousarray(np.column_stack([x, y])).view("<u4")
+    # + 0.0: an UPDATE from −0 to 0 changes nothing to Postgres, and so is not captured.
+    numbers = np.ascontiguousarray(np.column_stack([x, y]) + 0.0).view("<u4")
     words = np.concatenate([numbers, _texts(secret, c)], axis=1) if len(c) else numbers
     keys = _keys(secret, words.shape[1])
     with np.errstate(over="ignore"):

@@ -200,6 +200,14 @@ def test_an_escaped_update_of_a_column_that_is_no_feature_is_no_difference(
     assert wrong(shop) == {}
 
 
+def test_an_update_from_minus_zero_to_zero_is_no_difference(shop: World) -> None:
+    shop("update shop set age = '-0' where id = 5", "select mempair.retrain('churn')")
+    shop.work()
+    shop("update shop set age = 0 where id = 5")
+    shop.work()
+    assert wrong(shop) == {}
+
+
 def test_of_a_certified_model_what_is_served_and_what_was_learned_are_compared(
     world: World, superuser: Callable[[str], str]
 ) -> None:
