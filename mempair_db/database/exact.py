@@ -116,6 +116,8 @@ class Exact:
             "refreshed": self.new_constants,
         }
         connection.execute(query("save_sums"), common | ledger | sums)
+        if self.new_constants:  # a certified epoch before this one left its curvature, which was made of rows
+            connection.execute(query("cut_window"), {"model": common["model"], "pairs": 0})
         ready = self.ready
         values = {"ready": ready, "samples": self.rows, "needed": self.rows if ready else self._needed()}
         connection.execute(query("publish"), common | values | self.served())

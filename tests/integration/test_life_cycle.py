@@ -213,3 +213,14 @@ def test_a_deletion_that_changes_the_constants_waits_for_a_refresh_and_the_polic
     document = world.one("select mempair.receipt('churn', '3')")
     assert document["deletions"][0]["requested"] < document["deletions"][0]["executed"]
     world.check_exact()
+
+
+def test_a_certified_model_that_becomes_exact_keeps_nothing_of_what_it_was(world: World) -> None:
+    world(TABLE, CERTIFIED)
+    world.fill(1, 3000)
+    world.work()
+    assert world.one("select count(*) from mempair.curvature") > 0
+    world("select mempair.alter_model('churn', unlearner => 'exact')", "delete from shop where id <= 100")
+    world.work()
+    assert world.one("select count(*) from mempair.curvature") == 0
+    world.check_exact()
