@@ -77,8 +77,8 @@ class Reference:
     w0: Integers  # (classes, d), in units of 2^−h
     h: int
     clip: int = 0  # huber: in units of 2^−10 deviations
-    outside: int = 0  # of a million reference rows, how many have a number beyond the clamp
-    unknown: int = 0  # and how many a level nobody knew
+    outside: int = 0  # share of the reference rows with a number beyond the clamp, see `share`
+    unknown: int = 0  # and with a level nobody knew
 
     @property
     def classes(self) -> int:
@@ -327,7 +327,7 @@ def refer(
     start = Reference(encoding, loss, zero, FINE, clip=cut)
     encoded = list(_encoded(start, x, y, c))
     at_zero = _total(start, encoded)
-    start = replace(start, outside=at_zero.outside * 10**6 // len(x), unknown=at_zero.unknown * 10**6 // len(x))
+    start = replace(start, outside=share(at_zero.outside, len(x)), unknown=share(at_zero.unknown, len(x)))
     if loss == "squared":
         return replace(start, h=0)
     w = start
@@ -372,17 +372,30 @@ def step_length(reference: Reference, total: Sums, w: Matrix) -> float:
 LONGEST_STEP: Final = 0.05
 MOST_OUTSIDE: Final = 0.01
 MOST_UNKNOWN: Final = 0.05
+SHARES: Final = 128
+
+
+def share(rows: int, of: int) -> int:
+    """Return a share in units of 1/128, half a unit added and then rounded up.
+
+    So coarsely that one row rarely changes it, and so generously that the luck of a sample does not look like drift.
+
+    >>> share(0, 1000), share(50, 1000), share(49, 999), share(1000, 1000)
+    (1, 7, 7, 129)
+    """
+    return (2 * SHARES * rows + of + 2 * of - 1) // (2 * of)
 
 
 def outgrown(reference: Reference, total: Sums, w: Matrix, *, rows_then: int, left: int, rows: int) -> str | None:
     """Say why the constants no longer fit, or None (EXACT.md, 3).
 
     `rows_then`: rows at the last refresh; `left` of `rows` reference rows are still there. New rows are judged by how
-    many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect.
+    many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect. How
+    many are new is told by the reference rows too: of the rows of then, as large a share has gone as of them.
     """
-    new = total.n - rows_then
+    new = total.n - rows_then * left // max(rows, 1)
     enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time
-    expected_outside, expected_unknown = (share / 1e6 * total.n for share in (reference.outside, reference.unknown))
+    expected_outside, expected_unknown = (part * total.n / SHARES for part in (reference.outside, reference.unknown))
     far = reference.loss == "logistic" and enough and step_length(reference, total, w) > LONGEST_STEP
     reasons = {
         "the table has doubled": total.n >= 2 * rows_then,
