@@ -127,7 +127,8 @@ def test_a_server_that_crashes_in_the_middle_loses_nothing(exact: Story, superus
         for _ in range(20):
             exact("update shop set spend = spend + 1 where id % 7 = 3")
             admin.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'mempair worker'"
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where application_name = 'mempair worker' and datname = current_database()"
             )
             time.sleep(0.05)
     exact.work()

@@ -237,7 +237,7 @@ def test_four_racing_workers_with_one_killed_apply_everything_once(story: Story)
     assert same(story.state(), story.replay(checkpoint))
 
 
-def test_a_clock_that_is_set_back_a_year_changes_nothing_but_the_times(
+def test_a_clock_that_is_set_back_a_year_changes_nothing_but_the_times_and_the_ledger_shows_it(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story.fill(1, 3000)
@@ -254,7 +254,7 @@ def test_a_clock_that_is_set_back_a_year_changes_nothing_but_the_times(
     monkeypatch.undo()
     story.fill(4000, 4010)
     story.work()
-    story.check_done()
+    story.check_done(wrong=frozenset({"it is older than an entry before it"}))
     assert (
         story.one("select count(*) from mempair.ledger a join mempair.ledger b on b.seq = a.seq + 1 where b.at < a.at")
         > 0

@@ -132,7 +132,7 @@ def test_both_guarantees_are_stated_and_neither_is_too_strong(orders: Orders, un
     for name, units in (("epsilon_record", entry["rho"]), ("epsilon_epoch", entry["rho_spent"])):
         exact = epsilon_of(units / UNITS, delta)
         assert exact <= float(deletion[name]) <= exact + 1e-4
-    assert ("nor the records deleted before it" in deletion["statement"]) == (unlearner == "symmetric")
+    assert ("those of the records deleted before it" in deletion["statement"]) == (unlearner == "symmetric")
     assert any("seen the model" in text for text in orders.document("42")["assumes"])
 
 
