@@ -6,7 +6,7 @@ meanwhile, even with a smaller number, is not in the snapshot and stays for the 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import psycopg
@@ -24,6 +24,8 @@ from mempair_db.worker import certified, exact
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
 from mempair_db.worker.plan import Plan, Prints, plan, unusable
+
+KEYS_AT_ONCE: Final = 20_000
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
@@ -116,11 +118,18 @@ def _wait_for_calibration(
 
 
 def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Changes, last: int, record: Record) -> None:
-    """Forget everything: whatever came before the TRUNCATE is void."""
+    """Forget everything: whatever came before the TRUNCATE is void. Every row that was learned gets its receipt."""
+    model.begin()
+    with connection.cursor(name="mempair_learned") as keys:
+        keys.itersize = KEYS_AT_ONCE
+        for (key,) in keys.execute(query("learned_of"), {"model": model.id}):
+            requested = changes.captured_at[last]
+            record.deletion("unlearned", "retrained", key, requested, None, detail="by exact retrain")
+            record.flush(connection)
     rows = learned.forget_all(connection, model.id)
     for half in ("a", "b"):
         connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[last])})
-    model.begin()
     record.enter("epoch", rows=rows, detail="truncate")
+    record.enter("retrained", rows=0, detail=f"truncated: {rows} rows forgotten, none is left to learn")
     record.note(f"table truncated: {rows} rows forgotten")
     record.write(connection)

@@ -6,6 +6,7 @@ deleted ones from what is learned:
     learned {a},  delete a, insert b                          → unlearn a, learn b            an UPDATE
     learned {a},  delete a, insert b, delete b, insert c      → unlearn a, learn c            two of them
     learned {},   insert a, delete a        (in any order)    → nothing                       never learned
+    learned {},   delete a, insert b                          → learn b                       a was refused or unseen
     learned {a},  delete b                                    → a mismatch: b was never learned
 
 The order inside a batch does not matter: a trigger of the user that sorts before ours may bring a row's deletion before
@@ -96,12 +97,16 @@ def _net(
         result.mismatch = "a deletion brought other values than were learned"
     elif unmatched and not complete:
         result.waiting += events
-    elif unmatched:
-        result.cancelled.append((deletions[-1], "never learned"))
-    elif sum(has.values()) > 1:
+        return
+    has = +has  # what was deleted and never learned needs nothing; a new version of such a row is learned
+    if result.mismatch is not None:
+        return
+    if sum(has.values()) > 1:
         _repeated(result, had, has, insertions)
     else:
         _settle(result, had, has, deletions, insertions, marks, reasons)
+        if unmatched and not has:
+            result.cancelled[-1] = (deletions[-1], "never learned")
 
 
 def _settle(

@@ -355,3 +355,6 @@ group by t.bucket, t.prints is null, t.ticks is null
 
 -- count_models --
 select count(*) from mempair.model m where %(model)s::integer is null or m.id = %(model)s
+
+-- learned_of --
+select l.row_key from mempair.learned l where l.model_id = %(model)s

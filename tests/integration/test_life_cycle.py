@@ -175,6 +175,22 @@ def test_a_live_model_changes_its_unlearner_and_serves_the_old_one_until_the_new
     assert world.sql.execute("select * from mempair.verify_odometer('churn')").fetchall() == []
 
 
+@pytest.mark.parametrize("kind", [EXACT, CERTIFIED])
+def test_rows_that_a_truncate_took_have_receipts(world: World, kind: str) -> None:
+    world(TABLE, kind)
+    world.fill(1, 300)
+    world.work()
+    world("truncate shop")
+    world.work()
+    assert world.one("select count(*) from mempair.receipt where kind = 'retrained'") == 300
+    document = world.one("select mempair.receipt('churn', '42')")
+    assert document["deletions"][0]["retrained_since"] is not None
+    assert world.sql.execute("select * from mempair.verify_odometer('churn')").fetchall() == []
+    world.fill(1, 300)
+    world.work()
+    assert world.learned() == world.rows()
+
+
 def test_one_models_trouble_stays_its_own(world: World) -> None:
     world(TABLE, EXACT, EXACT.replace("'churn'", "'other'"))
     world.fill(1, 300)
