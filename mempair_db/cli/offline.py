@@ -197,12 +197,17 @@ def simulate(
     most_loss: Annotated[float, typer.Option(help="Accuracy that may be lost, such as 0.01.")] = 0.01,
     rows: Annotated[int, typer.Option(help="Read at most so many rows.")] = 50_000,
     draws: Annotated[int, typer.Option(help="How often noise is drawn.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of deletions and noise: the same seed gives the same advice.")] = 0,
+    published: Annotated[
+        bool, typer.Option("--published", help="Others may compare the models before and after a deletion.")
+    ] = False,
     page: Annotated[Path | None, typer.Option("--out", help="Write a page with plots.")] = None,
     dsn: Dsn = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try parameters out before production, and recommend some for a stated need."""
+    """Try the exact pair and the certified unlearners out before production, and recommend one for a stated need."""
     from mempair_db.measure import advice as advices  # noqa: PLC0415
+    from mempair_db.measure import exact_trial  # noqa: PLC0415
     from mempair_db.measure import simulate as simulation  # noqa: PLC0415
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
     from mempair_db.offline.table import load  # noqa: PLC0415
@@ -221,22 +226,30 @@ def simulate(
         pattern=[part.strip() for part in pattern.split(",")],
         a_day=[deletions_per_day],
     )
-    results = simulation.simulate(table, wanted, delta=delta, draws=draws, bars=shown_on(messages))
-    advice = advices.advise(results, most_loss)
+    bars = shown_on(messages)
+    results = simulation.simulate(table, wanted, delta=delta, draws=draws, seed=seed, bars=bars)
+    exact = exact_trial.trials(table, wanted, delta=delta, seed=seed, bars=bars)
+    advice = advices.advise(results, most_loss, exact, published=published)
     if page is not None:
-        page.write_text(render(source, results, advice), encoding="utf-8")
+        page.write_text(render(source, results, advice, exact), encoding="utf-8")
         messages.print(f"{page} is written.", highlight=False)
     if as_json:
         answer = {"need": advice.need, "reason": advice.reason, "parameters": advice.sql()}
-        print(json.dumps({"results": [r.row() for r in results], "advice": answer}, indent=2))  # noqa: T201
+        tables = {"exact": [trial.row() for trial in exact], "results": [r.row() for r in results]}
+        print(json.dumps({**tables, "advice": answer}, indent=2))  # noqa: T201
         return
+    show([trial.row() for trial in exact], as_json=False)
     differing, same = advices.varying([r.row() for r in results])
-    messages.print("In all of them: " + ", ".join(f"{k} {v}" for k, v in same.items()), highlight=False, soft_wrap=True)
+    messages.print(
+        "The certified unlearners, in all of them: " + ", ".join(f"{k} {v}" for k, v in same.items()),
+        highlight=False,
+        soft_wrap=True,
+    )
     show(differing, as_json=False)
     messages.print(f"{advice.need}: {advice.reason}.", highlight=False, soft_wrap=True)
-    if advice.best is not None:
+    if advice.found:
         out.print(advice.sql(), highlight=False, soft_wrap=True)
-    if advice.best is None or advice.best.scenario.unlearner == "symmetric":
+    if advice.best is not None and advice.best.scenario.unlearner == "symmetric":
         messages.print(advices.PASSIVE, highlight=False, soft_wrap=True)
 
 

@@ -1,13 +1,14 @@
 """`mempair simulate`: what would happen on these rows with other parameters, before anything is in production?
 
 For each scenario the model is calibrated and learns four of five rows; the fifth is held out. Then one epoch's budget
-is used up: as many rows as it allows are deleted, in the scenario's pattern, with real noise, `draws` times over. So
+is used up: as many rows as it allows are deleted, in the scenario's pattern, with noise, `draws` times over. So
 
     fit          held-out accuracy (or explained variance) at its worst moment, right before the retrain
+    scores       log loss and AUC then, beside the log loss of the constant prediction
     retrains     deletions a month / deletions an epoch: how often the budget is spent, at this size of the table
     noise        σ√d, the typical length of one deletion's noise, against ‖θ‖
 
-An epoch that allows none (m* < 1) serves every deletion by a retrain.
+An epoch that allows none (m* < 1) serves every deletion by a retrain. Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ import numpy.typing as npt
 from mempair_db.errors import InvalidParameter
 from mempair_db.measure.capacity import HELD_OUT, HeldOut, learn, noise_scale
 from mempair_db.measure.regret import NAMES
+from mempair_db.measure.scores import Judge, Scores
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
 from mempair_db.offline.table import Table
 from mempair_db.pair import comparators, events, noise, odometer
 from mempair_db.pair.calibration import Epoch, Parameters, calibrate
 from mempair_db.pair.model import CertifiedPair
-from mempair_db.pair.state import State, copy
+from mempair_db.pair.state import State, Vector, copy
 
 DAYS: Final = 30
 PATTERNS: Final = ("random", "one class", "newest", "highest loss")
@@ -61,6 +63,7 @@ class Result:
     untouched: float
     fit: float
     error: float  # standard error of `fit`
+    scores: Scores  # when `fit` is measured
     retrained: float
     capacity: float
     an_epoch: int
@@ -81,6 +84,7 @@ class Result:
             "per day": s.a_day,
             "before": round(self.untouched, 4),
             "at worst": round(self.fit, 4),
+            **self.scores.row(),
             "retrained": round(self.retrained, 4),
             "capacity": round(self.capacity, 1),
             "epoch": self.an_epoch,
@@ -137,20 +141,13 @@ class Simulator:
         test = np.arange(len(table)) % HELD_OUT == HELD_OUT - 1
         self.table, self.delta = table, delta
         self.train, self.test = np.flatnonzero(~test), np.flatnonzero(test)
+        self.judge = Judge.of(table.y[test], table.y[~test], regression=table.regression)
         self._epochs: dict[tuple[Any, ...], Epoch] = {}
         self._learned: dict[tuple[Any, ...], tuple[Stream, State, HeldOut]] = {}
 
     def run(self, scenario: Scenario, draws: int, rng: np.random.Generator) -> Result:
         """Use up one budget, several times, and look at the damage."""
-        parameters = Parameters(
-            loss="huber" if self.table.regression else "logistic",
-            epsilon=scenario.epsilon,
-            delta=self.delta,
-            gamma=scenario.gamma,
-            lam=scenario.lam,
-            m=scenario.m,
-            unlearner=scenario.unlearner,  # type: ignore[arg-type]
-        )
+        parameters = self._parameters(scenario)
         stream, learned, held_out = self._learn(parameters)
         pair = CertifiedPair(parameters)
         pair.restore(stream.epoch, learned, odometer.Odometer(stream.epoch.cap))
@@ -158,12 +155,13 @@ class Simulator:
         some = np.full(min(len(stream) // 2, 100_000), events.DELETE, np.int16)
         an_epoch = pair.affordable(some)
         count = min(an_epoch, math.ceil(monthly))
-        fits, sigma, retrained = [held_out.fit(learned.theta)], 0.0, held_out.fit(learned.theta)
+        thetas, sigma, retrained = [learned.theta], 0.0, held_out.fit(learned.theta)
         if count:
             chosen = self._chosen(scenario.pattern, stream, learned, count, rng)
-            fits = [held_out.fit(self._forget(pair, stream, chosen).theta) for _ in range(draws)]
+            thetas = [self._forget(pair, stream, chosen, rng).theta for _ in range(draws)]
             retrained = held_out.fit(learn(stream, stream.X, stream.y, without=chosen).theta)
             sigma = noise_scale(stream, len(stream), max(1, stream.epoch.cap // pair.price(len(stream))))
+        fits = [held_out.fit(theta) for theta in thetas]
         return Result(
             scenario=scenario,
             lam=stream.lam,
@@ -172,12 +170,30 @@ class Simulator:
             untouched=held_out.fit(learned.theta),
             fit=float(np.mean(fits)),
             error=float(np.std(fits, ddof=1)) / math.sqrt(len(fits)) if len(fits) > 1 else 0.0,
+            scores=self.judge.scores([self._predict(stream, held_out, theta) for theta in thetas]),
             retrained=retrained,
             capacity=pair.capacity(),
             an_epoch=an_epoch,
             retrains=monthly / an_epoch if an_epoch else monthly,
             noise=sigma * math.sqrt(stream.epoch.d),
             size=float(np.linalg.norm(learned.theta)),
+        )
+
+    def month(self, scenario: Scenario, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Return a month's deletions, places among the learned rows: with the same seed, `run` deletes some of them."""
+        stream, learned, _ = self._learn(self._parameters(scenario))
+        count = min(math.ceil(scenario.a_day * DAYS), len(stream) // 2)
+        return self._chosen(scenario.pattern, stream, learned, count, rng)
+
+    def _parameters(self, scenario: Scenario) -> Parameters:
+        return Parameters(
+            loss="huber" if self.table.regression else "logistic",
+            epsilon=scenario.epsilon,
+            delta=self.delta,
+            gamma=scenario.gamma,
+            lam=scenario.lam,
+            m=scenario.m,
+            unlearner=scenario.unlearner,  # type: ignore[arg-type]
         )
 
     def _learn(self, parameters: Parameters) -> tuple[Stream, State, HeldOut]:
@@ -205,10 +221,18 @@ class Simulator:
         return epoch.encoding.encode(self.table.x[rows], c), epoch.encoding.encode_target(self.table.y[rows])
 
     @staticmethod
-    def _forget(pair: CertifiedPair, stream: Stream, chosen: npt.NDArray[np.int64]) -> State:
+    def _predict(stream: Stream, held_out: HeldOut, theta: Vector) -> Vector:
+        z = held_out.X @ theta
+        return stream.epoch.encoding.decode_target(z) if held_out.regression else np.exp(-np.logaddexp(0.0, -z))
+
+    @staticmethod
+    def _forget(pair: CertifiedPair, stream: Stream, chosen: npt.NDArray[np.int64], rng: np.random.Generator) -> State:
         state = copy(pair.arrays)
         sigma = noise_scale(stream, len(stream), max(1, stream.epoch.cap // pair.price(len(stream))))
-        drawn = noise.of_scale(sigma, len(chosen), stream.epoch.d)
+        # A model's noise has no seed, for who knows it can subtract it. Here nothing is to be hidden, and the same
+        # question must get the same answer.
+        steps = np.rint(rng.normal(0.0, noise.STEPS, (len(chosen), stream.epoch.d)))
+        drawn = noise.Noise(steps, np.full(len(chosen), sigma / noise.STEPS))
         ops = np.full(len(chosen), events.DELETE, np.int16)
         events.apply(state, stream.epoch.constants, ops, stream.X[chosen], stream.y[chosen], *drawn)
         return state
@@ -228,4 +252,4 @@ class Simulator:
         if pattern == "one class":
             middle = float(np.median(stream.y)) if stream.parameters.regression else 0.0
             pool = np.flatnonzero(stream.y > middle)
-        return rng.choice(pool, min(count, len(pool)), replace=False)
+        return rng.permutation(pool)[:count]

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mempair_db.measure.advice import Advice
+from mempair_db.measure.exact_trial import Trial
 from mempair_db.measure.simulate import Result
 from mempair_db.pages import template
 from mempair_db.pages.svg import Plot, Series, figure
 
 
-def render(source: str, results: Sequence[Result], advice: Advice | None) -> str:
+def render(source: str, results: Sequence[Result], advice: Advice | None, exact: Sequence[Trial] = ()) -> str:
     """Return a page with the answer, the plots and the table."""
     rows = [result.row() for result in results]
     return template.render(
@@ -25,6 +26,7 @@ def render(source: str, results: Sequence[Result], advice: Advice | None) -> str
             ("Capacity", figure(_capacity(results))),
             ("Noise", figure(_noise(results))),
         ],
+        exact=[list(trial.row().items()) for trial in exact],
         head=list(rows[0]),
         rows=[list(row.values()) for row in rows],
     )

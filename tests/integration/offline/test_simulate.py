@@ -11,10 +11,17 @@ from typer.testing import CliRunner
 
 from mempair_db.cli import app
 from mempair_db.errors import InvalidParameter, UnknownColumn
+from mempair_db.measure import exact_trial
 from mempair_db.measure.advice import advise, varying
-from mempair_db.measure.simulate import PATTERNS, scenarios, simulate
+from mempair_db.measure.capacity import noise_scale, unlearn
+from mempair_db.measure.exact_trial import trials
+from mempair_db.measure.scores import Judge
+from mempair_db.measure.simulate import PATTERNS, Scenario, Simulator, scenarios, simulate
 from mempair_db.offline.table import Table, load
 from mempair_db.pages.advice import render
+from mempair_db.pair.exact_model import ExactPair
+from mempair_db.pair.model import CertifiedPair
+from mempair_db.pair.odometer import Odometer
 
 ROWS = 3_000
 
@@ -118,6 +125,132 @@ def test_a_need_that_nothing_meets_says_what_to_do(table: Table) -> None:
     assert "larger epsilon" in " ".join(advice.reason.split())
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_exact_is_recommended_on_an_ordinary_table(table: Table, pattern: str) -> None:
+    wanted = scenarios(lam=[0.1], gamma=[0.3], pattern=[pattern], a_day=[5.0])
+    exact = trials(table, wanted)
+    advice = advise(simulate(table, wanted, draws=2), 0.01, exact)
+    assert advice.sql() == "unlearner => 'exact'"
+    assert "equal in every byte" in advice.reason
+    (measured,) = (trial.measured for trial in exact)
+    assert measured is not None
+    assert measured.equal
+    assert measured.after.auc is not None
+    assert measured.after.auc > 0.9
+    assert measured.deletion > 0
+    assert measured.refresh > 0
+
+
+def test_after_the_deletions_exact_predicts_as_if_the_rows_had_never_come(table: Table) -> None:
+    (trial,) = trials(table, scenarios(a_day=[5.0]))
+    simulator = Simulator(table, 1e-6)
+    gone = simulator.train[simulator.month(Scenario(a_day=5.0), np.random.default_rng(0))]
+    left = np.setdiff1d(simulator.train, gone)
+    assert len(left) == len(simulator.train) - 150
+    never = ExactPair()
+    never.learn_many(table.x[left], table.y[left], [table.c[i] for i in left])
+    predicted = never.predict_many(table.x[simulator.test], [table.c[i] for i in simulator.test])
+    assert trial.measured is not None
+    assert trial.measured.after == simulator.judge.scores([predicted])
+
+
+def test_an_exact_pair_that_keeps_what_it_should_forget_is_not_recommended(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Keeps(ExactPair):
+        def _add(self, x: Any, y: Any, c: Any, sign: Any) -> None:
+            super()._add(x, y, c, np.abs(sign))
+
+    monkeypatch.setattr(exact_trial, "ExactPair", Keeps)
+    wanted = scenarios(lam=[0.1], gamma=[0.01], unlearner=["passive"])
+    exact = trials(table, wanted)
+    advice = advise(simulate(table, wanted, draws=2), 0.5, exact)
+    assert exact[0].row()["bytes equal"] is False
+    assert not advice.exact
+    assert "bug" in advice.reason
+
+
+def test_an_exact_regression_is_judged_by_the_variance_it_explains() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(1_000, 2))
+    y = 50.0 + 3.0 * x[:, 0] + rng.normal(size=1_000)
+    found = Table(x, [()] * 1_000, y, ["a", "b"], [], True, 0)
+    held_out = np.arange(1_000) % 5 == 4
+    X = np.column_stack([x, np.ones(1_000)])
+    errors = y[held_out] - X[held_out] @ np.linalg.lstsq(X[~held_out], y[~held_out])[0]
+    wanted = scenarios(lam=[0.1])
+    exact = trials(found, wanted)
+    assert exact[0].row()["before"] == pytest.approx(1.0 - (errors**2).mean() / y[held_out].var(), abs=0.003)
+    assert advise(simulate(found, wanted, draws=2), 0.01, exact).exact
+
+
+def test_published_models_get_passive(table: Table) -> None:
+    wanted = scenarios(gamma=[0.003, 0.03, 0.3], lam=[0.01, 0.1], unlearner=["symmetric", "passive"])
+    advice = advise(simulate(table, wanted, draws=3), 0.1, trials(table, wanted), published=True)
+    assert "published models" in advice.reason
+    assert advice.sql().endswith("unlearner => 'passive'")
+
+
+def test_a_table_too_wide_for_the_exact_pair_gets_a_certified_one() -> None:
+    rng = np.random.default_rng(6)
+    x = np.hstack([rng.normal(size=(2_000, 1)), np.zeros((2_000, 1_030))])
+    y = np.where(x[:, 0] > 0, 1.0, -1.0)
+    wide = Table(x, [()] * 2_000, y, [f"x{i}" for i in range(1_031)], [], False, 0)
+    wanted = scenarios(lam=[0.1], gamma=[0.01], unlearner=["passive"])
+    advice = advise(simulate(wide, wanted, draws=2), 0.5, trials(wide, wanted))
+    assert "1,032 numbers wide" in advice.reason
+    assert not advice.exact
+    assert advice.best is not None
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_target_of_pure_noise_is_not_recommended(published: bool) -> None:
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(3_000, 4)), rng.choice([-1.0, 1.0], 3_000, p=[0.8, 0.2])
+    noise = Table(x, [()] * 3_000, y, list("abcd"), [], False, 0)
+    wanted = scenarios(gamma=[0.01, 0.3], lam=[0.01, 0.1], unlearner=["symmetric", "passive"])
+    advice = advise(simulate(noise, wanted, draws=3), 0.5, trials(noise, wanted), published=published)
+    assert not advice.found
+    assert advice.sql() == ""
+    assert "better than the base rate" in advice.reason
+
+
+def test_the_same_seed_gives_the_same_advice_and_another_other_noise(table: Table) -> None:
+    wanted = scenarios(gamma=[0.03, 0.1, 0.3], lam=[None, 0.01, 0.1], unlearner=["symmetric", "passive"], a_day=[5.0])
+    runs = [simulate(table, wanted, draws=3) for _ in range(3)]
+    assert runs[0] == runs[1] == runs[2]
+    assert runs[0] != simulate(table, wanted, draws=3, seed=1)
+    exact = [trials(table, wanted) for _ in range(2)]
+    for published in (False, True):
+        (said,) = {advise(run, 0.1, tried, published=published).sql() for run in runs for tried in exact}
+        assert said
+    (one,), (other,) = exact
+    assert one.measured is not None
+    assert other.measured is not None
+    assert (one.measured.before, one.measured.after) == (other.measured.before, other.measured.after)
+
+
+def test_the_simulated_noise_is_as_long_as_a_models(table: Table) -> None:
+    simulator, rng = Simulator(table, 1e-6), np.random.default_rng(0)
+    parameters = simulator._parameters(Scenario(lam=0.1, m=1))
+    stream, learned, _ = simulator._learn(parameters)
+    pair = CertifiedPair(parameters)
+    pair.restore(stream.epoch, learned, Odometer(stream.epoch.cap))
+    chosen = np.array([5])
+    sigma = noise_scale(stream, len(stream), max(1, stream.epoch.cap // pair.price(len(stream))))
+    ours = [simulator._forget(pair, stream, chosen, rng).theta for _ in range(400)]
+    real = [unlearn(stream, learned, stream.X[chosen], stream.y[chosen], sigma).theta for _ in range(400)]
+    assert np.linalg.norm(np.std(ours, axis=0)) == pytest.approx(np.linalg.norm(np.std(real, axis=0)), rel=0.1)
+
+
+def test_the_base_rate_is_that_of_the_learned_rows() -> None:
+    judge = Judge.of(np.array([1.0, -1.0, -1.0, -1.0]), np.array([1.0, -1.0]), regression=False)
+    scores = judge.scores([np.array([0.9, 0.1, 0.1, 0.1])])
+    assert scores.base == pytest.approx(np.log(2.0))
+    assert scores.loss == pytest.approx(-np.log(0.9))
+    assert (scores.auc, scores.fit) == (1.0, 1.0)
+
+
 def test_too_many_scenarios_and_unknown_patterns_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="scenarios"):
         scenarios(gamma=[0.1] * 501)
@@ -127,7 +260,10 @@ def test_too_many_scenarios_and_unknown_patterns_are_refused() -> None:
 
 def test_the_page_has_three_plots_with_tables(table: Table) -> None:
     found = simulate(table, scenarios(gamma=[0.05, 0.2], lam=[0.03, 0.1], unlearner=["symmetric", "passive"]), draws=2)
-    page = render("people.csv", found, advise(found, 0.1))
+    exact = trials(table, scenarios())
+    page = render("people.csv", found, advise(found, 0.1, exact), exact)
+    assert "unlearner =&gt; &#39;exact&#39;" in page
+    assert "bytes equal" in page
     assert page.count("<figure>") == page.count("<figcaption>") == 3
     assert "<script" not in page
 
@@ -157,6 +293,19 @@ def test_the_command_line_answers_a_need_as_json(csv: Path, tmp_path: Path) -> N
     assert run.exit_code == 0, run.output
     found = json.loads(run.stdout)
     assert len(found["results"]) == 8
+    assert found["advice"]["parameters"] == "unlearner => 'exact'"
+    (exact,) = found["exact"]
+    assert exact["deletions"] == 600
+    assert exact["bytes equal"] is True
+    assert exact["log loss"] < exact["base rate"]
     assert found["advice"]["need"] == "20 deletions a day, at most 0.2 lost"
     assert "30 left out" in run.stderr
     assert (tmp_path / "s.html").exists()
+
+
+def test_the_command_line_says_the_same_again(csv: Path) -> None:
+    options = ["--gamma", "0.03,0.3", "--lambda", "0.01,0.1", "--most-loss", "0.1", "--published"]
+    runs = [CliRunner().invoke(app, ["simulate", str(csv), "--target", "left", *options]) for _ in range(3)]
+    assert {run.exit_code for run in runs} == {0}
+    (said,) = {run.stdout.splitlines()[-1] for run in runs}
+    assert said.endswith("unlearner => 'passive'")
