@@ -198,13 +198,15 @@ def _predictions(name: str, says: str, model: Offline, result: Audit, _effort: E
         return Claim(name, says, VOID, note="the model does not predict yet")
     found = replay.served(model)
     result.figures["predictions"] = asdict(found)
-    gamma = float(model.row["gamma"])
+    # Noise costs γ on average: one draw of d dimensions costs, once in ten thousand, so many times as much.
+    spread = 2.0 / (9.0 * model.live().arrays.theta.size)
+    allowed = float(model.row["gamma"]) * (1.0 - spread + 3.72 * math.sqrt(spread)) ** 3
     return Claim(
         name,
         says,
-        HOLDS if found.loss <= found.base + gamma else FAILS,
+        HOLDS if found.loss <= found.base + allowed else FAILS,
         measured=f"{found.name} {found.loss:.4g}",
-        limit=f"{found.base:.4g} + γ = {gamma:g}",
+        limit=f"{found.base:.4g} + {allowed:.3g}, what noise may cost",
         note=f"{found.rows} rows, encoded as they are when they are served; {found.outside} of them beyond the clamp",
     )
 
