@@ -167,7 +167,7 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     else '[]' end
     || case when exactly then jsonb_build_array(
         'Who kept the model''s published weights from before and after this single deletion could compute the record from their '
-        'difference; so it is with every exact method, a full retraining included. Weights are for the worker and the auditor alone.')
+        'difference; so it is with every exact method, a full retraining included. Weights are for the worker and its owner alone.')
     else '[]' end
     || jsonb_build_array('Predictions made before the deletion, and what was done with them, are not undone.')
 $$;
