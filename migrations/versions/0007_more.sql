@@ -1,0 +1,1 @@
+-- More kinds of models, versions and fleets. One section per topic.
