@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -322,28 +322,41 @@ def refer(
     the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
     """
     encoding = fit(x, c, y, regression=loss != "logistic", curves=curves, declared=declared)
+    start = begin(encoding, loss=loss, classes=classes, clip=clip)
+    encoded = list(_encoded(start, x, y, c))
+    return settle(start, lambda reference: _total(reference, encoded))
+
+
+def begin(encoding: Encoding, *, loss: str, classes: int = 1, clip: float = 1.0) -> Reference:
+    """Return the constants before there are reference weights: w0 = 0."""
     zero = np.zeros((classes, encoding.d), np.int64)
     cut = int(np.floor(min(clip, LARGEST_CLIP) * UNIT + 0.5)) if loss == "huber" else 0
-    start = Reference(encoding, loss, zero, FINE, clip=cut)
-    encoded = list(_encoded(start, x, y, c))
-    at_zero = _total(start, encoded)
-    start = replace(start, outside=share(at_zero.outside, len(x)), unknown=share(at_zero.unknown, len(x)))
-    if loss == "squared":
+    return Reference(encoding, loss, zero, FINE, clip=cut)
+
+
+def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
+    """Find w0 from sums over the reference rows alone, which may so be on several machines (EXACT.md, 3).
+
+    `total` adds the reference rows up under the constants that it is given.
+    """
+    at_zero = total(replace(start, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
+    n = at_zero.n
+    start = replace(start, outside=share(at_zero.outside, n), unknown=share(at_zero.unknown, n))
+    if start.loss == "squared":
         return replace(start, h=0)
     w = start
     for _ in range(STEPS):
-        step = np.floor(solve(w, _total(w, encoded)) * 2.0**FINE + 0.5).astype(np.int64)
+        step = np.floor(solve(w, total(w)) * 2.0**FINE + 0.5).astype(np.int64)
         if np.array_equal(step, w.w0):
             break
         w = replace(w, w0=step)
-    h = grid(encoded)
+    h = grid(int(np.trace(at_zero.H[0])), n)
     return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
 
 
-def grid(encoded: Sequence[Block]) -> int:
+def grid(squares: int, n: int) -> int:
     """h, from the integer Σ‖x_q‖² of the reference rows."""
-    squares = sum(int((block[0] ** 2).sum()) for block in encoded)
-    rms = np.sqrt(squares / sum(len(block[0]) for block in encoded)) / UNIT
+    rms = np.sqrt(squares / n) / UNIT
     return int(np.clip(np.floor(np.log2(rms / (0.25 * np.sqrt(12.0))) + 0.5), 0, FINE))
 
 
