@@ -135,6 +135,7 @@ begin
         'key', mempair.short_key(receipt.key),
         'key_is', coalesce(model.subject, array_to_string(model.key_columns, ', ')),
         'issued', mempair.utc(clock_timestamp()),
+        'controller', (select s.value from mempair.setting s where s.name = 'controller'),
         'present_again', (select count(*) from mempair.learned n
                           where n.model_id = model.id and n.row_key = any (array_agg(r.row_key))
                             and n.bucket = any (array_agg(mempair.bucket(r.row_key)))),

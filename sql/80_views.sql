@@ -69,3 +69,13 @@ from (
     join mempair.state s on s.model_id = m.id
     group by m.source
 ) as t;
+
+-- What each model was declared as, for those who may not read mempair.model: no constants, nothing learned.
+create or replace view mempair.model_card as
+select m.id as model_id, m.name as model, m.source::text as source, m.key_columns, m.subject, m.target, m.positive, m.loss, m.features,
+       m.numeric_features, m.text_features, m.unlearner, m.curves, m.epsilon, m.delta, m.gamma, m.on_null, m.keep_receipts, m.created_at
+from mempair.model m;
+
+-- Who works, and when each was last heard of.
+create or replace view mempair.workers as
+select w.host, w.pid, w.version, w.started_at, w.heartbeat_at from mempair.worker w;

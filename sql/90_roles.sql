@@ -30,10 +30,16 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('reader', 'select', 'table mempair.model_status'),
         ('reader', 'select', 'table mempair.table_status'),
         ('reader', 'select', 'table mempair.odometer'),
+        ('reader', 'select', 'table mempair.model_card'),
+        ('reader', 'select', 'table mempair.workers'),
+        ('reader', 'select', 'table mempair.setting'),
         ('auditor', 'usage', 'schema mempair'),
         ('auditor', 'select', 'table mempair.model_status'),
         ('auditor', 'select', 'table mempair.table_status'),
         ('auditor', 'select', 'table mempair.odometer'),
+        ('auditor', 'select', 'table mempair.model_card'),
+        ('auditor', 'select', 'table mempair.workers'),
+        ('auditor', 'select', 'table mempair.setting'),
         ('auditor', 'select', 'table mempair.errors'),
         ('auditor', 'select', 'table mempair.ledger'),
         ('auditor', 'select', 'table mempair.former_model'),
@@ -46,9 +52,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
                                     'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts',
                                     'mark_dropped_sources']),
-        ('reader', 'mempair', array['pending', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
+        ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
-        ('auditor', 'mempair', array['pending', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes'])
+        ('auditor', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes'])
     ) as p(kind, space, names)
     join pg_proc f on f.pronamespace = p.space::regnamespace and f.proname = any (p.names)
     union all

@@ -26,7 +26,18 @@ from mempair_db.ledger.notes import Checkpoint
 from mempair_db.ledger.says import BY_RETRAIN
 
 DOCUMENT: Final = "mempair deletion receipt"
-FIRST: Final = ("document", "version", "model", "source", "key_is", "key", "issued", "issuer", "deletions")
+FIRST: Final = (
+    "document",
+    "version",
+    "model",
+    "source",
+    "key_is",
+    "key",
+    "issued",
+    "controller",
+    "issuer",
+    "deletions",
+)
 DELETION: Final = (
     *("row", "kind", "requested", "executed", "algorithm", "version", "statement"),
     *("epsilon_record", "epsilon_epoch", "epsilon_budget", "delta"),

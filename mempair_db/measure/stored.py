@@ -62,6 +62,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "truncating": {PUBLIC: "model_id"},
     "former_model": {PUBLIC: "id name", TIME: "dropped_at"},
     "granted": {PUBLIC: "role_name kind"},
+    "setting": {PUBLIC: "name value"},
     "installed": {PUBLIC: "file hash"},
     "worker": {PUBLIC: "id host pid version", TIME: "started_at heartbeat_at"},
     "alembic_version": {PUBLIC: "version_num"},

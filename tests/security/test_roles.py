@@ -27,7 +27,7 @@ TABLES = (
     *("model", "former_model", "queue", "learned", "learned_keys", "state", "curvature", "published", "ledger"),
     *("receipt", "rejected", "capture", "escaped", "truncating", "reference_row", "secret"),
     *("worker", "granted", "installed", "alembic_version", "change_1_a", "change_1_b", "source_1"),
-    *("model_status", "table_status", "odometer", "errors"),
+    *("model_status", "table_status", "odometer", "errors", "model_card", "workers", "setting"),
 )
 
 # What each role may read as a whole; columns that are granted singly are not in here.
@@ -47,8 +47,11 @@ READS = {
         ),
         *("change_1_a", "change_1_b", "source_1", "model_status"),
     },
-    "reader": {"model_status", "table_status", "odometer"},
-    "auditor": {"ledger", "former_model", "model_status", "table_status", "odometer", "errors"},
+    "reader": {"model_status", "table_status", "odometer", "model_card", "workers", "setting"},
+    "auditor": {
+        *("ledger", "former_model", "model_status", "table_status", "odometer", "errors"),
+        *("model_card", "workers", "setting"),
+    },
     "stranger": set(),
 }
 WRITES = {
@@ -96,9 +99,9 @@ EXECUTES = {
     r"|category|enqueue_source|schema_changes"
     r"|adopt_schema|rotate_queue|erase_queue|expire_receipts"
     r"|mark_dropped_sources|key_1|x_1|c_1|y_1)",
-    "reader": r"(mempair\.(pending|epsilon_of|delta_of|mills"
+    "reader": r"(mempair\.(pending|deadline|epsilon_of|delta_of|mills"
     r"|predict|try_predict|predict_proba|predict_all)|(public\.)?mempair_(try_)?predict)",
-    "auditor": r"mempair\.(pending|epsilon_of|delta_of|mills"
+    "auditor": r"mempair\.(pending|deadline|epsilon_of|delta_of|mills"
     r"|capacity|verify_odometer|ledger_body|ledger_number|ledger_bytes)",
     "stranger": r"nothing",
 }
