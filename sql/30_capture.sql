@@ -38,6 +38,10 @@ begin
         -- Not compressed: a chunk's size is then what it takes in the worker's memory.
         execute format('alter table mempair.change_%s_%s alter column x set storage external, alter column y set storage external, '
                        'alter column keys set storage external, alter column c set storage external, replica identity full', model_id, half);
+        -- ANALYZE would keep samples of the rows, which outlive them.
+        execute format('alter table mempair.change_%s_%s alter column keys set statistics 0, alter column x set statistics 0, '
+                       'alter column c set statistics 0, alter column y set statistics 0, alter column subjects set statistics 0',
+                       model_id, half);
         execute format('revoke all on table mempair.change_%s_%s from public', model_id, half);
     end loop;
     execute format('revoke all on sequence mempair.change_%s_seq from public', model_id);

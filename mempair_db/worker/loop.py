@@ -20,13 +20,12 @@ from mempair_db import __version__
 from mempair_db.database import revision
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
-from mempair_db.errors import MempairError
 from mempair_db.ledger.record import Outcome
 from mempair_db.worker import batch
 from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import PURGE_AFTER, Purges, compact
 from mempair_db.worker.retrain import retrain
-from mempair_db.worker.talk import Talk, cause
+from mempair_db.worker.talk import Talk, cause, reason
 
 log = logging.getLogger("mempair.worker")
 
@@ -191,8 +190,7 @@ class Worker:
         _, pause = self._rests.get(turn.id, (0.0, 0.5))
         pause = min(LONGEST_REST, 2 * pause)
         self._rests[turn.id] = (time.monotonic() + pause, pause)
-        text = str(error).strip().split("\n")[0] if isinstance(error, (psycopg.Error, MempairError)) else repr(error)
-        failure = self.failed[turn.name] = f"{type(error).__name__}: {text}"[:500]
+        failure = self.failed[turn.name] = reason(error)
         log.error("%s, trying again in %.0f s", failure, pause, extra={"model": turn.name})
         with contextlib.suppress(psycopg.Error):
             connection.execute(query("save_failure"), {"model": turn.id, "failure": failure})

@@ -104,8 +104,8 @@ def _refill(connection: psycopg.Connection[Any], model_id: int) -> bool:
 
 
 def rewrite(connection: psycopg.Connection[Any]) -> None:
-    """Rewrite the small tables and the learned keys: nothing of an old version stays. Locks each of them meanwhile."""
-    for table in ("state", "curvature", "published", "receipt", "rejected", "learned_keys", "reference_row"):
+    """Rewrite every table but ledger and queue: nothing of an old version stays. Locks each of them meanwhile."""
+    for (table,) in connection.execute(query("tables_to_rewrite")).fetchall():
         connection.execute(sql.SQL("vacuum (full) mempair.{}").format(sql.Identifier(table)))
 
 

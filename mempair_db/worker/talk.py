@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 
 from mempair_db import __version__
 from mempair_db.database.queries import query
+from mempair_db.errors import MempairError
 from mempair_db.ledger.record import Outcome
 
 log = logging.getLogger("mempair.worker")
@@ -61,6 +64,20 @@ class Talk:
 def some(count: int, what: str) -> str:
     """Return a number of things in words."""
     return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"
+
+
+def reason(error: Exception) -> str:
+    """Return why a model failed, in one line, and no value of a row: what Postgres says of bad data quotes it."""
+    name = type(error).__name__
+    if isinstance(error, psycopg.Error):
+        quoted = (error.sqlstate or "").startswith("22")
+        text = f"SQLSTATE {error.sqlstate}" if quoted else str(error).strip().split("\n")[0]
+    elif isinstance(error, MempairError):
+        text = str(error).strip().split("\n")[0]
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        text = ", ".join(f"{Path(frame.filename).name} line {frame.lineno}" for frame in frames[-1:])
+    return f"{name}: {text}"[:500]
 
 
 def cause(error: Exception) -> str:

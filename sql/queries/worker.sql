@@ -330,6 +330,13 @@ select mempair.forget_rejected(%(model)s::integer, %(keys)s::text[])
 -- pending --
 select p.changes, p.deletions from mempair.pending(%(model)s::integer) p
 
+-- tables_to_rewrite --
+-- All tables but the ledger, from which nothing is ever deleted, and the queues, which are truncated.
+select c.relname from pg_catalog.pg_class c
+where c.relnamespace = 'mempair'::pg_catalog.regnamespace and c.relkind = 'r' and c.relname <> 'ledger'
+  and c.relname !~ '^change_[0-9]+_[ab]$'
+order by c.relname
+
 -- purged --
 -- Whatever was unlearned since the tables were swapped is still in their pages.
 update mempair.state set unpurged_since = case when unlearned_at > %(started)s then %(started)s end where model_id = %(model)s

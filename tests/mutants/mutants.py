@@ -318,7 +318,7 @@ MUTANTS: Final = (
     Mutant(
         "constants stay whatever goes",
         WORKER + "certified.py",
-        "if not _same_constants(model, left):",
+        "if not same_constants(model, left):",
         "if False:",
         CERTIFICATE,
     ),

@@ -1,0 +1,195 @@
+"""The enemy of the exact pair: what is left of a row, anywhere in the database, after its deletion was applied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from mempair_db.measure.stored import CONSTANTS, KEY, NOISED, PUBLIC, ROWS, STORED
+from mempair_db.verify.checks import verify
+from mempair_db.worker.loop import Worker
+from tests.world import World
+
+EXACT = """
+select mempair.create_model('churn', 'people', target => 'churned', features => array['age', 'plan', 'spend'],
+                            calibration_rows => 200, gamma => 10, subject => 'person')
+"""
+PEOPLE = (
+    "create table people (id text primary key, age float8, plan text, spend float8, person text, churned boolean)",
+    "insert into people select 'k' || i, 20 + i * 7919 % 50, (array['basic', 'plus', 'pro'])[1 + i % 3],"
+    " i::bigint * 104729 % 1000 / 10.0, 'p' || i, (i * 7919 % 50) + (i * 31 % 17) < 32 from generate_series(1, 900) i",
+)
+KEY_OF_ONE, PERSON, NUMBERS, LEVEL = "key-of-one-person", "name-of-one-person", (76.515625, 987.12345), "level-of-one"
+MARKS = (KEY_OF_ONE, PERSON, *map(str, NUMBERS), LEVEL)
+
+
+@pytest.fixture
+def people(world: World) -> World:
+    world(*PEOPLE, EXACT)
+    world.work()
+    return world
+
+
+def add_one(world: World, key: str = KEY_OF_ONE) -> None:
+    row = [key, NUMBERS[0], LEVEL, NUMBERS[1], PERSON, True]
+    world.execute("insert into people values (%s, %s, %s, %s, %s, %s)", *row)
+
+
+def traces(dsn: str) -> set[str]:
+    """Search every table of ours, and what ANALYZE keeps of them, for one person's key, name and values."""
+    with psycopg.connect(dsn) as connection:
+        places = {
+            f"mempair.{table}": f'select t::text from mempair."{table}" t'
+            for (table,) in connection.execute(
+                "select relname from pg_class where relnamespace = 'mempair'::regnamespace and relkind in ('r', 'm')"
+            )
+        }
+        places["statistics"] = (
+            "select s.tablename || '.' || s.attname || ' ' || concat(s.most_common_vals, s.histogram_bounds,"
+            " s.most_common_elems) from pg_stats s where s.schemaname = 'mempair'"
+        )
+        places["comments"] = "select description from pg_description"
+        places["functions"] = (
+            "select prosrc || prosqlbody::text from pg_proc where pronamespace = 'mempair'::regnamespace"
+        )
+        return {
+            f"{mark} in {place}" + (f" ({text.split()[0]})" if place == "statistics" else "")
+            for place, statement in places.items()
+            for (text,) in connection.execute(statement)
+            for mark in MARKS
+            if text and mark in text
+        }
+
+
+def test_the_search_finds_what_is_there(people: World, superuser: Callable[[str], str]) -> None:
+    add_one(people)
+    found = {hit.split(" in ")[0] for hit in traces(superuser(people.dsn)) if "mempair.change_1" in hit}
+    assert found == set(MARKS) - {PERSON}  # whose row it is, is captured with its deletion
+    people.work()
+    assert f"{KEY_OF_ONE} in mempair.learned_keys" in traces(superuser(people.dsn))
+
+
+def test_nothing_of_a_deleted_row_is_in_any_table_or_in_what_analyze_keeps(
+    people: World, superuser: Callable[[str], str]
+) -> None:
+    # Given a row that ANALYZE has seen on each of its ways,
+    add_one(people)
+    add_one(people, KEY_OF_ONE + " that is refused")
+    people("update people set age = null where id like '%refused'")
+    people("analyze")
+    people.work()
+    people("analyze")
+    # When it is deleted, and its receipt fetched,
+    people(f"delete from people where id like '{KEY_OF_ONE}%'", "analyze")
+    people.work()
+    people("analyze mempair.receipt")
+    assert people.one("select mempair.receipt('churn', %s, consume => true)", PERSON)
+    people.work()
+    # Then nothing of it is anywhere. (What ANALYZE keeps of the table itself is its owner's.)
+    assert traces(superuser(people.dsn)) == set()
+
+
+def test_analyze_takes_nothing_from_a_column_that_could_tell(people: World) -> None:
+    watched = people.execute(
+        "select c.relname, a.attname, t.typname from pg_attribute a join pg_class c on c.oid = a.attrelid"
+        " join pg_type t on t.oid = a.atttypid where c.relnamespace = 'mempair'::regnamespace and c.relkind = 'r'"
+        " and a.attnum > 0 and not a.attisdropped and coalesce(a.attstattarget, -1) <> 0"
+    )
+    counted = {"int2", "int4", "int8", "bool", "timestamptz", "regclass", "interval", "uuid"}
+    assert {found for found in watched if found[2] not in counted} == set()
+    telling = {
+        (table, column)
+        for table, columns in STORED.items()
+        for column, kind in columns.items()
+        if kind in (KEY, ROWS, NOISED, CONSTANTS) and column not in ("bucket", "ready", "needed")
+    }
+    assert telling & {(table, column) for table, column, _ in watched} == set()
+
+
+def everything(world: World) -> dict[str, Any]:
+    """Return all that is stored and is neither random nor a time, table by table."""
+    found = {}
+    with psycopg.connect(world.dsn, row_factory=dict_row) as connection:
+        for table, columns in STORED.items():
+            rows = connection.execute(f'select * from mempair."{table}"').fetchall()
+            for column, kind in columns.items():
+                if kind in (PUBLIC, CONSTANTS, KEY, ROWS, NOISED) and column not in SERVER:
+                    found[f"{table}.{column}"] = sorted(repr(row[column]) for row in rows)
+    return found
+
+
+SERVER = (
+    "id",
+    "model_id",
+    "source",
+    "prints",
+    "fingerprint",
+    "partitions",
+    "schema",
+    "pid",
+    "row_key",
+    "keys",
+    "ticks",
+)
+"""Counted by the server, keyed by a secret of the model, or in whatever order: keys are compared below."""
+
+
+def history(world: World, row: tuple[Any, ...], *, before: bool) -> dict[str, Any]:
+    """Learn, among others, one row with these values, and forget it; return what is stored."""
+    world(*PEOPLE[:1], PEOPLE[1])
+    insert = "insert into people values ('one', %s, %s, %s, 'p', %s)"
+    if before:
+        world.execute(insert, *row)
+    world(EXACT)
+    world.work()
+    if not before:
+        world.execute(insert, *row)
+        world.work()
+    world("delete from people where id = 'one'")
+    world.work()
+    world("delete from mempair.receipt")
+    assert verify(world.dsn, world.one("select id from mempair.model")).fine
+    keys = sorted(world.learned())
+    references = sorted(key for (key,) in world.execute("select row_key from mempair.reference_row"))
+    found = everything(world) | {"learned": keys, "references": references}
+    world("select mempair.drop_model('churn')", "drop table people")
+    return found
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["outside R", "in R"])
+def test_two_histories_that_differ_in_a_deleted_row_store_the_same(world: World, before: bool) -> None:
+    one, other = (
+        history(world, row, before=before) for row in ((25.0, "basic", 7.5, True), (-1e300, LEVEL, 3e9, False))
+    )
+    different = {name for name in one if one[name] != other[name]}
+    if (
+        one["state.epoch"] != other["state.epoch"]
+    ):  # whether the constants had to be chosen anew is entered, and how often
+        counts = ("model.epoch", "published.epoch", "published.version", "state.")
+        different = {name for name in different if not name.startswith(("ledger.", *counts))} | (
+            {"state.sums"} & different
+        )
+    assert different == set()
+
+
+def test_an_error_tells_no_value_of_a_row(people: World, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        people.execute("select %s::integer", f"{KEY_OF_ONE} {NUMBERS[0]}")
+
+    def lost(*_: Any, **__: Any) -> None:
+        raise KeyError(KEY_OF_ONE)
+
+    for failing in (broken, lost):
+        monkeypatch.setattr("mempair_db.worker.batch.apply_batch", failing)
+        add_one(people)
+        Worker(people.dsn).run_once()
+        status, reason = people.one("select status, reason from mempair.model_status")
+        people("delete from people where id = 'key-of-one-person'")
+        assert status == "failed"
+        assert not any(mark in json.dumps(reason) + caplog.text for mark in MARKS)
+    assert "KeyError" in reason
