@@ -48,37 +48,62 @@ begin
 end $$;
 
 -- The weights as people read them. A number's weight is what one more unit of it adds to the score, between its `lowest` and
--- `highest`, beyond which it is clamped; a knot's is what the slope changes by at that value.
+-- `highest`, beyond which it is clamped; a knot's is what the slope changes by at that value. The interval of 95 % allows for
+-- what the ridge took from the weight, so it need not lie around it. Errors are NULL where the sums do not tell them.
 create or replace function mempair.coefficients(model_name text)
-returns table (feature text, kind text, level text, weight float8, lowest float8, highest float8)
+returns table (
+    feature text, kind text, level text, weight float8, lowest float8, highest float8,
+    standard_error float8, lower_95 float8, upper_95 float8
+)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     published mempair.published := mempair.served(model);
-    curves integer := cardinality(published.knots) / nullif(cardinality(published.weights), 0);
+    spread float8[] := (select s.uncertainty from mempair.state s where s.model_id = model.id and s.version = published.version);
 begin
     return query
-    select null::text, 'intercept', null::text, published.intercept / coalesce(published.radius, 1) + coalesce(published.shift, 0),
+    select c.feature, c.kind, c.level, c.weight * c.unit, c.lowest, c.highest, spread[2][c.place] * c.unit,
+           (c.weight + spread[1][c.place] - 1.959964 * spread[2][c.place]) * c.unit,
+           (c.weight + spread[1][c.place] + 1.959964 * spread[2][c.place]) * c.unit
+    from mempair.served_numbers(model, published) c;
+end $$;
+
+-- Everything that is served: which number it is, its place among them, and the unit that people read it in.
+create or replace function mempair.served_numbers(model mempair.model, published mempair.published)
+returns table (place integer, feature text, kind text, level text, weight float8, unit float8, lowest float8, highest float8)
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    numbers integer := cardinality(published.weights);
+    curves integer := cardinality(published.knots) / nullif(numbers, 0);
+    knots integer := cardinality(published.knots);
+    levels integer := 1 + numbers + knots + coalesce(cardinality(published.missing_weights), 0);
+    radius float8 := coalesce(published.radius, 1);
+begin
+    return query
+    select 1, null::text, 'intercept', null::text, published.intercept / radius + coalesce(published.shift, 0), 1::float8,
            null::float8, null::float8
     union all
-    select f.name, t.kind, t.level, t.weight / coalesce(published.radius, 1), t.lowest, t.highest
+    select t.place::integer, f.name, t.kind, t.level, t.weight / radius, t.unit, t.lowest, t.highest
     from unnest(model.numeric_features) with ordinality f(name, j), lateral (
-        select 'number' as kind, null as level, published.weights[j] * (1024 / published.scales[j]) as weight,
+        select 1 + j as place, 'number' as kind, null as level, published.weights[j] as weight, 1024 / published.scales[j] as unit,
                published.centers[j] - 4 * published.scales[j] as lowest, published.centers[j] + 4 * published.scales[j] as highest
         union all
-        select 'knot', (published.centers[j] + published.knots[i] / 1024 * published.scales[j])::text,
-               published.knot_weights[i] * (1024 / published.scales[j]), null, null
+        select 1 + numbers + i, 'knot', (published.centers[j] + published.knots[i] / 1024 * published.scales[j])::text,
+               published.knot_weights[i], 1024 / published.scales[j], null, null
         from generate_series((j - 1) * curves + 1, j * curves) i where published.knots[i] < 'Infinity'
         union all
-        select 'missing', null, published.missing_weights[j], null, null where published.missing_weights[j] is not null
+        select 1 + numbers + knots + j, 'missing', null, published.missing_weights[j], 1, null, null
+        where published.missing_weights[j] is not null
     ) as t
     union all
-    select f.name, t.kind, t.level, published.level_weights[t.place::integer] / coalesce(published.radius, 1), null, null
+    select levels + t.place, f.name, t.kind, t.level, published.level_weights[t.place] / radius, 1, null, null
     from unnest(model.text_features) with ordinality f(name, k), lateral (
-        select 'level' as kind, l.key as level, l.value as place from jsonb_each_text(published.places -> k::integer - 1 -> 'levels') l
+        select 'level' as kind, l.key as level, l.value::integer as place
+        from jsonb_each_text(published.places -> k::integer - 1 -> 'levels') l
         union all
-        select 'other', null, published.places -> k::integer - 1 ->> 'other'
+        select 'other', null, (published.places -> k::integer - 1 ->> 'other')::integer
         union all
-        select 'missing', null, n.place from (select published.places -> k::integer - 1 ->> 'null' as place) as n where n.place is not null
+        select 'missing', null, n.place from (select (published.places -> k::integer - 1 ->> 'null')::integer as place) as n
+        where n.place is not null
     ) as t;
 end $$;

@@ -7,6 +7,7 @@ no NULLs is therefore a fixed header and n records of 12 bytes: one `frombuffer`
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -46,14 +47,18 @@ class FloatArrayDumper(Dumper):
 
 
 class FloatArrayLoader(Loader):
-    """Read a float8[] without NULLs as a float64 array."""
+    """Read a float8[] without NULLs as a float64 array, of one dimension or of two."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> npt.NDArray[np.float64]:
         """Return the numbers."""
-        row: npt.NDArray[np.float64] = floats([bytes(data)], max((len(data) - HEADER) // ELEMENT.itemsize, 0))[0]
-        return row
+        (dimensions,) = struct.unpack_from(">i", data)
+        if dimensions == 0:
+            return np.empty(0)
+        shape = struct.unpack_from(f">{2 * dimensions}i", data, 12)[::2]
+        numbers: npt.NDArray[np.float64] = floats([bytes(data)], math.prod(shape), 12 + 8 * dimensions)[0]
+        return numbers.reshape(shape)
 
 
 def floats(rows: Sequence[bytes], width: int, header: int = HEADER) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ from mempair_db.pair import exact
 from mempair_db.pair.encode import Matrix, Texts, Vector
 from mempair_db.pair.exact import Reference, Sums
 from mempair_db.pair.serve import fold
+from mempair_db.pair.uncertainty import uncertainty
 
 
 class Exact:
@@ -114,6 +115,7 @@ class Exact:
             "rows_refreshed": self.rows_refreshed,
             "reference_rows": self.reference_rows,
             "refreshed": self.new_constants,
+            "uncertainty": self.uncertainty(),
         }
         connection.execute(query("save_sums"), common | ledger | sums)
         if self.new_constants:  # a certified epoch before this one left its curvature, which was made of rows
@@ -128,6 +130,16 @@ class Exact:
         imputes = self.terms["on_null"] == "impute"
         folded = fold(self.reference, self.weights()[0], self.terms["curves"], imputes=imputes)
         return {**folded, "radius": None, "shift": None}
+
+    def uncertainty(self) -> Matrix | None:
+        """Return what the ridge took from the served weights, and their standard errors."""
+        assert self.reference is not None  # noqa: S101  (weights() would have raised)
+        assert self.sums is not None  # noqa: S101
+        terms = self.terms
+        imputes = terms["on_null"] == "impute"
+        return uncertainty(
+            self.reference, self.sums, self.weights(), ridge=terms["ridge"], curves=terms["curves"], imputes=imputes
+        )
 
     def _needed(self) -> int:
         """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""

@@ -284,6 +284,13 @@ def units(loss: str) -> tuple[float, float]:
     return (UNIT**2, UNIT**2) if loss == "squared" else (HUBER_UNIT * UNIT**2, HUBER_UNIT * UNIT**2)
 
 
+def penalties(d: int, ridge: float) -> Vector:
+    """Λ, the ridge of every coordinate."""
+    penalty = np.full(d, ridge)
+    penalty[0] = min(INTERCEPT_RIDGE, ridge)
+    return penalty
+
+
 def solve(reference: Reference, total: Sums, ridge: float = RIDGE) -> Matrix:
     """w = w0 − (H + Λ)⁻¹ (g + Λ·w0), one row per class. The only floating point: what is stored is the integers.
 
@@ -292,8 +299,7 @@ def solve(reference: Reference, total: Sums, ridge: float = RIDGE) -> Matrix:
     """
     g_unit, H_unit = units(reference.loss)
     w0 = reference.w0 * 2.0**-reference.h
-    penalty = np.full(reference.d, ridge)
-    penalty[0] = min(INTERCEPT_RIDGE, ridge)
+    penalty = penalties(reference.d, ridge)
     w = np.empty_like(w0)
     for k in range(reference.classes):
         A = total.H[k] / H_unit

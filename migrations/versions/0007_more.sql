@@ -6,3 +6,10 @@ create table mempair.setting (
     value text not null
 );
 comment on table mempair.setting is 'Set by mempair.configure: controller, deadline.';
+
+-- Coefficients: standard errors.
+alter table mempair.state add column uncertainty float8[];
+comment on column mempair.state.uncertainty is
+    'Of an exact model, per class two rows: what the ridge took from the served intercept, weights, knots, missing and level weights, '
+    'and their standard errors. A function of the sums.';
+drop function if exists mempair.coefficients(text);

@@ -132,14 +132,14 @@ update mempair.state set
     theta = %(theta)s, tally = %(tally)s, block = %(block)s,
     checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
     deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s,
-    sums = null, rows_refreshed = null, reference_rows = null, attest_salt = null
+    sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null
 where model_id = %(model)s
 
 -- blank_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
     block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
-    ledger_hash = %(ledger_hash)s, sums = null, rows_refreshed = null, reference_rows = null, attest_salt = null
+    ledger_hash = %(ledger_hash)s, sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null
 where model_id = %(model)s
 
 -- publish --
@@ -247,7 +247,7 @@ select mempair.mark_dropped_sources()
 -- save_sums --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = %(rows)s, sums = %(sums)s,
-    rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s,
+    rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s, uncertainty = %(uncertainty)s,
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
     largest = 0, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s, attest_salt = null

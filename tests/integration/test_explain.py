@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from sklearn import metrics
 
+from mempair_db.verify.checks import verify
 from tests.world import World, opened
 
 TABLE = """
@@ -74,7 +75,7 @@ def test_a_prediction_can_be_computed_by_hand_from_the_coefficients(homes: World
     create(homes, "price", kind)
     found: dict[Any, Any] = {}
     for feature, what, level, weight, lowest, highest in homes.sql.execute(
-        "select * from mempair.coefficients('homes')"
+        "select feature, kind, level, weight, lowest, highest from mempair.coefficients('homes')"
     ):
         found.setdefault((feature, what), []).append((level, weight, lowest, highest))
     for number in (1, 9, 700):
@@ -94,6 +95,44 @@ def test_a_prediction_can_be_computed_by_hand_from_the_coefficients(homes: World
         score += levels[area] if area is not None else found["area", "missing"][0][1]
         served = homes.one("select mempair_predict('homes', h) from homes h where id = %s", number)
         assert score == pytest.approx(served, abs=0.05)  # a served number is quantised
+
+
+INTERVALS = """
+select coalesce(feature, ''), kind, coalesce(level, ''), weight, standard_error, lower_95, upper_95
+from mempair.coefficients('homes')
+"""
+
+
+@pytest.mark.parametrize("kind", ["", ", curves => 3"])
+@pytest.mark.parametrize("target", ["sold", "price"])
+def test_every_coefficient_has_an_interval_that_follows_from_the_sums(homes: World, kind: str, target: str) -> None:
+    create(homes, target, kind)
+    for *_, error, low, high in homes.execute(INTERVALS):
+        assert high - low == pytest.approx(2 * 1.959964 * error)
+        assert error >= 0
+    found = {row[:3]: row[3:] for row in homes.execute(INTERVALS)}
+    if target == "price" and not kind:  # 10 for a room, up to what is quantised; age tells nothing
+        assert found["rooms", "number", ""][2] < 10 < found["rooms", "number", ""][3]
+        assert found["age", "number", ""][2] < 0 < found["age", "number", ""][3]
+    before = homes.execute(INTERVALS)
+    homes("delete from homes where id between 100 and 160")
+    homes.work()
+    after = homes.execute(INTERVALS)
+    assert after != before
+    homes("select mempair.retrain('homes')")
+    homes.work()
+    assert verify(homes.dsn, 1).fine
+    homes("update mempair.state set uncertainty[2][1] = uncertainty[2][1] * 1.5")
+    assert "follow from the state: uncertainty" in str(verify(homes.dsn, 1).checks)
+
+
+@pytest.mark.parametrize("kind", [", unlearner => 'passive', lambda => 0.01", ", loss => 'huber'"])
+def test_what_has_no_standard_error_says_none(homes: World, kind: str) -> None:
+    create(homes, "price", kind)
+    assert {row[4:] for row in homes.execute(INTERVALS)} == {(None, None, None)}
+    homes("select mempair.alter_model('homes', unlearner => 'exact')")
+    homes.work()
+    assert all(row[4] is not None for row in homes.execute(INTERVALS)) == ("passive" in kind)
 
 
 def test_a_classifier_is_judged_as_by_scikit_learn(homes: World) -> None:
