@@ -119,9 +119,23 @@ begin
     else
         insert into mempair.change_%1$s_b (op, rows, captured_at) values (3, 1, clock_timestamp());
     end if;', model.id));
+    if model.subject is not null then
+        perform mempair.write_subjects(model);
+    end if;
     if is_partitioned then
         perform mempair.write_partition_truncation(model);
     end if;
+end $$;
+
+-- Whose rows a TRUNCATE takes is known before it only: receipts are for persons. Where the rows cannot be read, by a
+-- snapshot older than the lock or because of somebody's policy, receipts are found by key alone.
+create or replace function mempair.write_subjects(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    perform mempair.write_trigger_function(model.id, 'subjects', '', format('
+    if current_setting(''transaction_isolation'') not in (''read committed'', ''read uncommitted'') or row_security_active(tg_relid) then
+        return null;
+    end if;%s', mempair.append_dynamically(model.id, mempair.chunks_of(model, 2, mempair.event_rows(model, '%3$s', '%2$s')))));
 end $$;
 
 create or replace function mempair.write_trigger_function(model_id integer, operation text, variant text, body text) returns void
@@ -253,12 +267,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('truncate', 'after', 'truncate', ''),
         ('truncate', 'before', 'truncating', ''),
         ('truncate', 'after', 'truncating', ''),
+        ('truncate', 'before', 'subjects', ''),
         ('truncate', 'before', 'truncate_part', '')
     ) as o(operation, timing, function, transition)
     where c.relkind in ('r', 'p')
       and (o.operation <> 'truncate'
            or (o.function = 'truncate' and p.relation = source)
            or (o.function = 'truncating' and p.relation = source and c.relkind = 'p')
+           or (o.function = 'subjects' and p.relation = source
+               and exists (select from mempair.model m where m.id = needed_triggers.model_id and m.subject is not null))
            or (o.function = 'truncate_part' and p.relation <> source and c.relkind = 'r'))
 $$;
 

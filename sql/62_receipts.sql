@@ -124,6 +124,10 @@ create or replace function mempair.receipt(model_name text, key text, consume bo
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
+    short text := mempair.short_key(receipt.key);
+    -- Whose row it was is not known of all: of a partition that was dropped nobody could read it.
+    by_subject boolean := model.subject is not null
+        and exists (select from mempair.receipt r where r.model_id = model.id and r.subject = short);
     document jsonb;
 begin
     select jsonb_build_object(
@@ -132,8 +136,9 @@ begin
         'model', model.name,
         'model_id', model.id,
         'source', model.source::text,
-        'key', mempair.short_key(receipt.key),
-        'key_is', coalesce(model.subject, array_to_string(model.key_columns, ', ')),
+        'key', short,
+        'encoding', getdatabaseencoding(),  -- of which a long key is the digest
+        'key_is', case when by_subject then model.subject else array_to_string(model.key_columns, ', ') end,
         'issued', mempair.utc(clock_timestamp()),
         'controller', (select s.value from mempair.setting s where s.name = 'controller'),
         'present_again', (select count(*) from mempair.learned n
@@ -147,11 +152,13 @@ begin
         'remains', mempair.receipt_remains())
     into document
     from mempair.receipt r
-    where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = mempair.short_key(receipt.key)
+    where r.model_id = model.id and r.subject is not distinct from case when by_subject then short end
+      and (by_subject or r.row_key = short)
     having count(*) > 0;
     if consume then
         delete from mempair.receipt r
-        where r.model_id = model.id and case when model.subject is null then r.row_key else r.subject end = mempair.short_key(receipt.key);
+        where r.model_id = model.id and r.subject is not distinct from case when by_subject then short end
+          and (by_subject or r.row_key = short);
     end if;
     return document;
 end $$;

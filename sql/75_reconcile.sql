@@ -121,6 +121,9 @@ begin
     if repair and learned_twice > 0 then
         perform mempair.forget_repetitions(model.id);
     end if;
+    if repair and missed_deletions > 0 then  -- the retrain looks which they were: receipts are for them, too
+        insert into mempair.escaped (model_id, reason) values (model.id, format('%s deletions escaped capture', missed_deletions));
+    end if;
     if repair and missed_deletions + learned_twice > 0 then
         perform mempair.retrain(model.name, format('%s deletions escaped capture', missed_deletions + learned_twice));
     end if;

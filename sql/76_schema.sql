@@ -185,15 +185,24 @@ begin
     return stored;
 end $$;
 
--- For the transaction of an exact retrain: its snapshot of the table is what the model now knows.
-create or replace function mempair.adopt_schema(model_id integer) returns void
+-- For the transaction of an exact retrain: its snapshot of the table is what the model now knows. Returns whether rows may
+-- have gone of which no event speaks.
+create or replace function mempair.adopt_schema(model_id integer) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model;
+    unseen boolean;
 begin
     select m.* into model from mempair.model m join pg_class c on c.oid = m.source where m.id = adopt_schema.model_id;
-    if model.id is not null then
-        perform mempair.store_schema(model);
-        delete from mempair.escaped e where e.model_id = model.id;
+    if model.id is null then
+        return false;
     end if;
+    select not c.partitions <@ mempair.partitions_of(model)
+        or exists (select from mempair.escaped e where e.model_id = model.id)
+        or exists (select from mempair.lasting_problems(mempair.schema_of(model)))
+    into unseen
+    from mempair.capture c where c.model_id = model.id;
+    perform mempair.store_schema(model);
+    delete from mempair.escaped e where e.model_id = model.id;
+    return coalesce(unseen, false);
 end $$;

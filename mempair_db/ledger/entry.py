@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import struct
 from datetime import datetime, timezone
@@ -105,9 +106,9 @@ def make_tag(salt: bytes, key: str) -> bytes:
     return hmac.digest(salt, key.encode(), "sha256")
 
 
-def short_key(key: str) -> str:
-    """Return a key value as the database stores it: a digest if it is longer than 1,000 bytes."""
-    text = key.encode()
+def short_key(key: str, encoding: str = "UTF8") -> str:
+    """Return a key value as a database of this encoding stores it: a digest if it is longer than 1,000 bytes."""
+    text = key.encode(re.sub(r"^WIN(?=\d)", "cp", encoding))  # the others are called as in Postgres
     return key if len(text) <= LONGEST_KEY else f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 

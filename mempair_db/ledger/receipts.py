@@ -123,7 +123,7 @@ def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None)
         raise errors.VerificationFailed(f"The checkpoint is of another ledger: {checkpoint.origin}.")
     good = ["the signature is by a key you trust, and nothing was changed since"]
     if key_value is not None:
-        if short_key(key_value) != document["key"]:
+        if short_key(key_value, document.get("encoding", "UTF8")) != document["key"]:
             raise errors.VerificationFailed("The receipt is for another key value than yours.")
         good.append("it is for your key value")
     for deletion in document["deletions"]:

@@ -39,7 +39,6 @@ def prepare(connection: psycopg.Connection[Any]) -> None:
 def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
     """Apply the next events of a model. Does nothing while another worker has the model, or it waits for a retrain."""
     with connection.transaction():
-        connection.execute(query("own_limits"))
         model = models.lease(connection, model_id)
         if model is None or model.paused or model.retrain_requested or model.phase == "exhausted":
             return Outcome()
@@ -122,9 +121,9 @@ def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Change
     model.begin()
     with connection.cursor(name="mempair_learned") as keys:
         keys.itersize = KEYS_AT_ONCE
-        for (key,) in keys.execute(query("learned_of"), {"model": model.id}):
+        for key, subject in keys.execute(model.statement("learned_of"), {"model": model.id}):
             requested = changes.captured_at[last]
-            record.deletion("unlearned", "retrained", key, requested, None, detail="by exact retrain")
+            record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
             record.flush(connection)
     rows = learned.forget_all(connection, model.id)
     for half in ("a", "b"):

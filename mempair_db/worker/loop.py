@@ -25,7 +25,7 @@ from mempair_db.worker import batch
 from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import PURGE_AFTER, Purges, compact
 from mempair_db.worker.retrain import retrain
-from mempair_db.worker.talk import Talk, cause, reason
+from mempair_db.worker.talk import Talk, cause, failure_of
 
 log = logging.getLogger("mempair.worker")
 
@@ -190,7 +190,7 @@ class Worker:
         _, pause = self._rests.get(turn.id, (0.0, 0.5))
         pause = min(LONGEST_REST, 2 * pause)
         self._rests[turn.id] = (time.monotonic() + pause, pause)
-        failure = self.failed[turn.name] = reason(error)
+        failure = self.failed[turn.name] = failure_of(turn.name, error)
         log.error("%s, trying again in %.0f s", failure, pause, extra={"model": turn.name})
         with contextlib.suppress(psycopg.Error):
             connection.execute(query("save_failure"), {"model": turn.id, "failure": failure})

@@ -21,6 +21,10 @@ from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome, Record
 from mempair_db.worker import refresh, replay
+from mempair_db.worker.batch import KEYS_AT_ONCE
+
+# The keys of rows that went without an event of their own, and when the table was truncated.
+Unseen = tuple[psycopg.ServerCursor[Any] | None, datetime | None]
 
 
 def retrain(
@@ -38,14 +42,13 @@ def retrain(
     `advance` hears of the rows that were read.
     """
     with connection.transaction():
-        connection.execute(query("own_limits"))
         model = models.lease(connection, model_id, load=False)
         if model is None or model.paused or (model.retrain_requested or why) is None:
             return Outcome()
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
         connection.execute(query("join_by_hashing"))
         connection.execute(query("sort_in_memory"))
-        connection.execute(query("adopt_schema"), {"model": model.id})
+        unseen = _unseen_deletions(connection, model)
         connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)
         why, before = model.retrain_requested or why, model.deletions
@@ -60,6 +63,7 @@ def retrain(
         if rows is None:
             raise Rollback
         point("replayed")
+        _enter_unseen(connection, record, unseen)
         served = _enter_deletions(connection, model, record, pending, known)
         for half in ("a", "b"):
             connection.execute(model.statement(f"empty_{half}"))
@@ -77,6 +81,29 @@ def retrain(
         return Outcome()
     point("committed")
     return record.outcome
+
+
+def _unseen_deletions(connection: psycopg.Connection[Any], model: Model) -> Unseen:
+    """Look for rows that went without an event of their own; only where something says that there may be some."""
+    adopted = connection.execute(query("adopt_schema"), {"model": model.id}).fetchone()
+    row = connection.execute(model.statement("truncated")).fetchone()
+    truncated: datetime | None = row[0] if row else None
+    if truncated is None and not (adopted and adopted[0]):
+        return None, None
+    keys = connection.cursor(name="mempair_unseen")
+    keys.itersize = KEYS_AT_ONCE
+    return keys.execute(model.statement("unseen_deletions"), {"model": model.id}), truncated
+
+
+def _enter_unseen(connection: psycopg.Connection[Any], record: Record, unseen: Unseen) -> None:
+    """Give every row that went so its entry and its receipt; when it went is known of a TRUNCATE only."""
+    keys, truncated = unseen
+    if keys is None:
+        return
+    with keys:
+        for (key,) in keys:
+            record.deletion("unlearned", "retrained", key, truncated, None, detail="by exact retrain")
+            record.flush(connection)
 
 
 def _longest_wait(record: Record, pending: list[tuple[str, datetime | None, str | None]], served: int) -> str:

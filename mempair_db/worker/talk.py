@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from psycopg import errors as pg
 
 from mempair_db import __version__
 from mempair_db.database.queries import query
@@ -19,6 +20,18 @@ from mempair_db.ledger.record import Outcome
 log = logging.getLogger("mempair.worker")
 
 QUIET: Final = 600.0  # seconds without a line after which it says that it is idle
+# Something was done to the model's table. A name in braces is the model's.
+GONE: Final = "Something that it reads was dropped: select mempair.drop_model('{model}'), and create it again."
+HIDDEN: Final = (
+    "The owner of schema mempair must read the whole table: grant select on it, or, where policies hide rows,"
+    " alter table ... no force row level security; then select mempair.resume_model('{model}')."
+)
+REMEDIES: Final = {
+    pg.UndefinedTable: GONE,
+    pg.UndefinedFunction: GONE,
+    pg.UndefinedColumn: GONE,
+    pg.InsufficientPrivilege: HIDDEN,
+}
 KINDS: Final = ("learned", "unlearned", "cancelled", "rejected", "retrained")
 
 
@@ -78,6 +91,12 @@ def reason(error: Exception) -> str:
         frames = traceback.extract_tb(error.__traceback__)
         text = ", ".join(f"{Path(frame.filename).name} line {frame.lineno}" for frame in frames[-1:])
     return f"{name}: {text}"[:500]
+
+
+def failure_of(model: str, error: Exception) -> str:
+    """Return why a model could not be worked on, and what to do, in at most 500 characters."""
+    remedy = next((words for kind, words in REMEDIES.items() if isinstance(error, kind)), "")
+    return f"{reason(error)[:250]}. {remedy.format(model=model)}"[:500] if remedy else reason(error)
 
 
 def cause(error: Exception) -> str:

@@ -364,4 +364,26 @@ group by t.bucket, t.prints is null, t.ticks is null
 select count(*) from mempair.model m where %(model)s::integer is null or m.id = %(model)s
 
 -- learned_of --
-select l.row_key from mempair.learned l where l.model_id = %(model)s
+-- What is learned, and whose it was, where the queue says so.
+select l.row_key, d.subject
+from mempair.learned l
+left join (
+    select k.row_key, (pg_catalog.array_agg(k.subject order by q.seq desc))[1] as subject
+    from (select * from {a} union all select * from {b}) as q, unnest(q.keys, q.subjects) as k(row_key, subject)
+    where q.op = 2
+    group by k.row_key
+) as d on d.row_key = l.row_key
+where l.model_id = %(model)s
+
+-- unseen_deletions --
+-- Rows that are learned and gone, and of whose deletion the queue says nothing: a partition that was dropped, a TRUNCATE.
+select l.row_key
+from mempair.learned l
+where l.model_id = %(model)s
+  and not exists (select from {rows} s where s.row_key = l.row_key)
+  and not exists (select from (select * from {a} union all select * from {b}) as q, unnest(q.keys) as k(row_key)
+                  where q.op = 2 and k.row_key = l.row_key)
+
+-- truncated --
+-- When the table was truncated, if that still waits.
+select max(q.captured_at) from (select * from {a} union all select * from {b}) as q where q.op = 3

@@ -98,6 +98,7 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("MP001", {"kappa": 0}, "kappa", "from 1e-6"),
     ("MP001", {"clip": 0}, "clip", "from 1e-6"),
     ("MP001", {"calibration_rows": 1}, "calibration_rows", "from 10"),
+    ("MP001", {"calibration_rows": 100_001}, "calibration_rows", "to 100000"),
     ("MP001", {"on_null": "guess"}, "on_null", "skip"),
     ("MP001", {"on_exhausted": "panic"}, "on_exhausted", "retrain"),
     ("MP001", {"unlearner": "magic"}, "unlearner", "symmetric"),

@@ -15,11 +15,13 @@ from psycopg.conninfo import make_conninfo
 
 from mempair_db.database import doctor
 from mempair_db.database.install import install
-from mempair_db.errors import UnsupportedDatabase
+from mempair_db.errors import UnsupportedDatabase, VerificationFailed
+from mempair_db.ledger import keys, receipts
 from tests.conftest import Run
 from tests.world import OWNER, OWNER_PASSWORD, World, make_owner, opened
 
 Superuser = Callable[[str], str]
+KEY = keys.SigningKey.new("db.example.org")
 
 
 def findings(mempair: Run, dsn: str) -> tuple[int, dict[str, tuple[str, str]]]:
@@ -192,4 +194,18 @@ def test_databases_in_other_encodings_learn_and_forget(
             assert likely > unlikely
             assert world.one("select mempair.receipt('stay', %s)", f"{words[0]}3")["key"] == f"{words[0]}3"
             assert world.execute("select * from mempair.verify_odometer('stay')") == []
+            # Longer than 1,000 bytes, or only in UTF-8: stored is a digest of the database's own bytes, or the key.
+            long_keys = [words[0] * 400, words[0] * (1_000 // len(words[0].encode()) + 5)]
+            for key in long_keys:
+                world.execute("insert into visits values (%s, %s, true)", key, words[0])
+            world.work()
+            world.execute("delete from visits where key = any (%s)", long_keys)
+            world.work()
+            for key in long_keys:
+                with psycopg.connect(world.dsn) as connection:
+                    document = receipts.issue(connection, "stay", key, KEY)
+                assert document is not None
+                assert "it is for your key value" in receipts.check(json.loads(json.dumps(document)), [KEY.public], key)
+                with pytest.raises(VerificationFailed, match="another key value"):
+                    receipts.check(document, [KEY.public], key + words[1])
         assert findings(mempair, dsn) == (0, {})

@@ -83,6 +83,46 @@ def test_two_workers_serve_one_request_for_a_retrain_once(world: World) -> None:
     assert world.one("select count(*) from mempair.ledger where kind = 'retrained'") == 6
 
 
+def test_two_workers_make_one_retrain_for_every_exhaustion(world: World) -> None:
+    world(TABLE)
+    world(
+        "select mempair.create_model('churn', 'shop', target => 'churned', features => '{age,plan}', epsilon => 0.5,"
+        " lambda => 0.01, calibration_rows => 200, gamma => 100, m => 5)"
+    )
+    world.fill(1, 400)
+    workers = [Worker(world.dsn, idle=0.01) for _ in range(2)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    settled = "select pending_changes = 0 and status = 'ready' from mempair.model_status"
+    for first in range(0, 72, 12):
+        deadline = time.monotonic() + 60
+        while not world.one(settled) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        world(f"delete from shop where id > {first} and id <= {first + 12}")
+        time.sleep(0.02)
+    deadline = time.monotonic() + 60
+    while not world.one(settled) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for worker, thread in zip(workers, threads, strict=True):
+        worker.stop()
+        thread.join()
+    exhausted, retrained = (
+        world.one("select count(*) from mempair.ledger where kind = %s", kind) for kind in ("exhausted", "retrained")
+    )
+    assert exhausted == retrained >= 3
+    assert world.learned() == world.rows()
+
+
+def test_what_waits_is_counted_exactly(world: World) -> None:
+    world(TABLE, MODEL.format("churn"))
+    world.fill(1, 300)
+    world.work()
+    world.fill(1001, 121_000)
+    world("update shop set age = age + 1 where id > 1000 and id <= 6000", "delete from shop where id <= 100")
+    assert world.one("select pending_changes, pending_deletions from mempair.model_status") == (130_100, 5_100)
+
+
 def test_keys_learned_in_many_small_batches_are_joined(world: World) -> None:
     world(TABLE, MODEL.format("churn"))
     world.fill(1, 300)

@@ -228,6 +228,32 @@ def test_a_partition_that_is_truncated_gives_receipts_per_person(database: str) 
         assert [deletion["row"] for deletion in orders.issue("user 7")["deletions"]] == ["7"]
 
 
+@pytest.mark.parametrize("unlearner", ["exact", "symmetric"])
+@pytest.mark.parametrize("before", ["", "select mempair.retrain('late')"], ids=["a batch", "a retrain"])
+def test_a_table_that_is_truncated_gives_receipts_per_person(orders: Orders, unlearner: str, before: str) -> None:
+    orders.sql.execute(DECLARE.replace("lambda => 0.01,", ""), [unlearner, "user_id"])
+    orders.work()
+    orders("update orders set user_id = 'somebody else' where id = 1007", "truncate orders", before or "select 1")
+    orders.work()
+    document = orders.issue("user 7")
+    assert len(receipts.check(document, [KEY.public], "user 7")) == 5
+    assert {deletion["row"] for deletion in document["deletions"]} == {"7", "507", "1507"}
+    assert [deletion["row"] for deletion in orders.issue("somebody else")["deletions"]] == ["1007"]
+    assert orders.one("select count(*) from mempair.receipt") == 2000
+
+
+def test_where_nobody_could_read_whose_rows_went_receipts_are_found_by_key(orders: Orders) -> None:
+    orders.declare(subject="user_id")
+    with psycopg.connect(orders.dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("truncate orders")
+    orders.work()
+    assert orders.document("user 7") == {}
+    document = orders.issue("7")
+    assert document["key_is"] == "id"
+    assert len(receipts.check(document, [KEY.public], "7")) == 3
+
+
 def test_dropping_the_subjects_column_ends_capture_and_not_the_users_writes(orders: Orders) -> None:
     orders.declare(subject="user_id")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):

@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql as sqls
 
+from mempair_db.worker.loop import Worker
+
 
 @pytest.fixture
 def sql(database: str) -> Iterator[psycopg.Connection[Any]]:
@@ -309,3 +311,5 @@ def test_publishing_all_tables_is_no_obstacle(
     sql.execute(PART_MODEL)
     sql.execute("truncate p")
     sql.execute("select mempair.adopt_schema(2)")
+    Worker(database).run_once()
+    sql.execute("select mempair.drop_model('m'), mempair.drop_model('p')")
