@@ -1,5 +1,6 @@
 -- The life of a model after its creation: pause, resume, alter, retrain. Each leaves a line in the ledger.
 -- Pausing, asking for a retrain and failing have a column each, so that none of them loses what another one says.
+-- What an operator may do runs with its owner's rights; the ledger says who did it.
 
 create or replace function mempair.append_config(model_id integer, detail text) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
@@ -16,7 +17,7 @@ end;
 
 -- Stop learning and forgetting for a while. Changes are captured all the same, and the age of pending deletions shows.
 create or replace function mempair.pause_model(model_name text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
 begin
@@ -28,7 +29,7 @@ end $$;
 
 -- Go on where the model was. One that failed is tried again at once.
 create or replace function mempair.resume_model(model_name text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
 begin
@@ -40,7 +41,7 @@ end $$;
 
 -- Ask for the table to be read anew: the next worker begins a new epoch with it.
 create or replace function mempair.retrain(model_name text, reason text default null) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     why text := coalesce(retrain.reason, 'requested by ' || session_user);

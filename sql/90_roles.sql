@@ -2,6 +2,7 @@
 --   worker   applies changes; may append to the ledger, never read receipts back or the source table's other columns
 --   reader   predicts, and sees status and ledger
 --   auditor  sees the ledger and the counters it is checked against, nothing learned
+--   operator pauses, resumes and retrains models, and sees how they are doing
 -- Receipts are for the owner, or for whom the owner grants mempair.receipt.
 
 -- Every grant there is, for the models there are now: one line per privilege and object.
@@ -44,7 +45,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('auditor', 'select', 'table mempair.ledger'),
         ('auditor', 'select', 'table mempair.former_model'),
         ('auditor', 'select (id, name)', 'table mempair.model'),
-        ('auditor', 'select (model_id, version, epoch, clock, spent, cap, deletions, ledger_seq, ledger_hash)', 'table mempair.state')
+        ('auditor', 'select (model_id, version, epoch, clock, spent, cap, deletions, ledger_seq, ledger_hash)', 'table mempair.state'),
+        ('operator', 'usage', 'schema mempair'),
+        ('operator', 'select', 'table mempair.model_status'),
+        ('operator', 'select', 'table mempair.table_status'),
+        ('operator', 'select', 'table mempair.odometer'),
+        ('operator', 'select', 'table mempair.workers'),
+        ('operator', 'select', 'table mempair.setting'),
+        ('operator', 'select', 'table mempair.worker'),
+        ('operator', 'select (id, name, phase, paused, retrain_requested, failure)', 'table mempair.model')
     ) as p(kind, privilege, object)
     union all
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
@@ -54,22 +63,26 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                                     'mark_dropped_sources']),
         ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
-        ('auditor', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes'])
+        ('auditor', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes']),
+        ('operator', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'pause_model', 'resume_model', 'retrain'])
     ) as p(kind, space, names)
     join pg_proc f on f.pronamespace = p.space::regnamespace and f.proname = any (p.names)
     union all
-    select 'worker', p.privilege, format(p.object, m.id)
+    -- What "drop table ... cascade" took is not there to be granted.
+    select 'worker', p.privilege, format('%s mempair.%s', p.kind, o.name)
     from mempair.model m, (values
-        ('select, insert, delete, truncate', 'table mempair.change_%s_a'),
-        ('select, insert, delete, truncate', 'table mempair.change_%s_b'),
-        ('usage', 'sequence mempair.change_%s_seq'),
-        ('select', 'table mempair.source_%s'),
-        ('execute', 'function mempair.key_%1$s'),
-        ('execute', 'function mempair.x_%1$s'),
-        ('execute', 'function mempair.c_%1$s'),
-        ('execute', 'function mempair.y_%1$s'),
-        ('execute', 'function mempair.find_%1$s')
-    ) as p(privilege, object)
+        ('select, insert, delete, truncate', 'table', 'change_%s_a'),
+        ('select, insert, delete, truncate', 'table', 'change_%s_b'),
+        ('usage', 'sequence', 'change_%s_seq'),
+        ('select', 'table', 'source_%s'),
+        ('execute', 'function', 'key_%s'),
+        ('execute', 'function', 'x_%s'),
+        ('execute', 'function', 'c_%s'),
+        ('execute', 'function', 'y_%s'),
+        ('execute', 'function', 'find_%s')
+    ) as p(privilege, kind, name), lateral format(p.name, m.id) as o(name)
+    where exists (select from pg_class c where c.relnamespace = 'mempair'::regnamespace and c.relname = o.name and p.kind <> 'function')
+       or exists (select from pg_proc f where f.pronamespace = 'mempair'::regnamespace and f.proname = o.name and p.kind = 'function')
 $$;
 
 -- Give the recorded roles what they need; whenever a model is created, and after every upgrade.
@@ -90,9 +103,9 @@ end $$;
 create or replace function mempair.grant_role(role_name name, kind text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-    if kind is null or kind not in ('worker', 'reader', 'auditor') then
+    if kind is null or kind not in ('worker', 'reader', 'auditor', 'operator') then
         raise exception 'parameter kind cannot be %', quote_nullable(kind)
-            using errcode = 'MP001', hint = 'A role is a worker, a reader or an auditor.';
+            using errcode = 'MP001', hint = 'A role is a worker, a reader, an auditor or an operator.';
     elsif not exists (select from pg_roles r where r.rolname = grant_role.role_name) then
         raise exception 'there is no role %', quote_nullable(role_name)
             using errcode = 'undefined_object', hint = format('create role %I login;', coalesce(role_name, 'name'));

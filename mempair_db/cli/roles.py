@@ -1,4 +1,4 @@
-"""Roles: give database roles exactly what a worker, a reader or an auditor needs."""
+"""Roles: give database roles exactly what a worker, a reader, an auditor or an operator needs."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ def grant(
     worker: Roles = None,
     reader: Roles = None,
     auditor: Roles = None,
+    operator: Roles = None,
     revoke: Annotated[bool, typer.Option("--revoke", help="Take it away instead.")] = False,
     dsn: Dsn = None,
 ) -> None:
     """Grant roles what they need, now and for models to come. Run as the owner of the schema."""
-    wanted = _wanted(worker, reader, auditor)
+    wanted = _wanted(worker=worker, reader=reader, auditor=auditor, operator=operator)
     if not wanted:
-        raise errors.InvalidParameter("No role was named.", remedy="Use --worker, --reader or --auditor.")
+        raise errors.InvalidParameter("No role was named.", remedy="Use --worker, --reader, --auditor or --operator.")
     with connect(server.ensure(dsn)) as connection:
         for kind, role in wanted:
             connection.execute(query("revoke_role" if revoke else "grant_role"), {"role": role, "kind": kind})
-            messages.print(f"{role} is {'no longer' if revoke else 'now'} a {kind}.", highlight=False)
+            messages.print(f"{role} is {'no longer' if revoke else 'now'} {kind}.", highlight=False)
 
 
 @sql_app.command("grants")
-def sql_grants(worker: Roles = None, reader: Roles = None, auditor: Roles = None, dsn: Dsn = None) -> None:
+def sql_grants(
+    worker: Roles = None, reader: Roles = None, auditor: Roles = None, operator: Roles = None, dsn: Dsn = None
+) -> None:
     """Print the grants of the roles, for a database administrator; without roles, those of all kinds by example."""
-    wanted = _wanted(worker, reader, auditor)
-    wanted = wanted or [(kind, f"mempair_{kind}") for kind in ("worker", "reader", "auditor")]
+    wanted = _wanted(worker=worker, reader=reader, auditor=auditor, operator=operator)
+    wanted = wanted or [(kind, f"mempair_{kind}") for kind in ("worker", "reader", "auditor", "operator")]
     with connect(server.ensure(dsn)) as connection:
         privileges = connection.execute(query("privileges")).fetchall()
         for kind, role in wanted:
@@ -48,6 +51,5 @@ def sql_grants(worker: Roles = None, reader: Roles = None, auditor: Roles = None
                 print(f"grant {privilege} on {target} to {name};")  # noqa: T201
 
 
-def _wanted(worker: list[str] | None, reader: list[str] | None, auditor: list[str] | None) -> list[tuple[str, str]]:
-    kinds = {"worker": worker, "reader": reader, "auditor": auditor}
+def _wanted(**kinds: list[str] | None) -> list[tuple[str, str]]:
     return [(kind, role) for kind, roles in kinds.items() for role in roles or ()]

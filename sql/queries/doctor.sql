@@ -12,7 +12,7 @@ where pg_catalog.getdatabaseencoding() = 'SQL_ASCII'
 
 -- doctor_rights --
 select pg_catalog.format('role %%s may not use schema mempair', current_user) as problem,
-       pg_catalog.format('As its owner: mempair grant --reader %%s (or --worker, --auditor).', current_user) as remedy
+       pg_catalog.format('As its owner: mempair grant --reader %%s (or --worker, --auditor, --operator).', current_user) as remedy
 where not pg_catalog.has_schema_privilege('mempair', 'usage')
 union all
 select pg_catalog.format('%%s lacks %%s on table %%s', g.role_name, w.privilege, w.relation),
@@ -21,7 +21,8 @@ from mempair.granted g
 join pg_catalog.pg_roles r on r.rolname = g.role_name
 join (values
     ('worker', 'mempair.state', 'update'), ('worker', 'mempair.ledger', 'insert'), ('worker', 'mempair.queue', 'update'),
-    ('reader', 'mempair.model_status', 'select'), ('auditor', 'mempair.ledger', 'select')
+    ('reader', 'mempair.model_status', 'select'), ('auditor', 'mempair.ledger', 'select'),
+    ('operator', 'mempair.model_status', 'select')
 ) as w(kind, relation, privilege) on w.kind = g.kind
 where not pg_catalog.has_table_privilege(g.role_name, w.relation, w.privilege)
 union all

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from mempair_db.worker.loop import Worker
 from tests.world import World
 
-KINDS = ("worker", "reader", "auditor", "stranger")
+KINDS = ("worker", "reader", "auditor", "operator", "stranger")
 
 CUSTOMERS = """
 create table customers (id integer primary key, age float8, plan text, secret text, churned boolean);
@@ -53,7 +53,7 @@ def site(world: World, roles: dict[str, str]) -> Site:
     """The roles are granted first; the model is created afterwards. Nothing has been learned yet."""
     site = Site(world.dsn, world.sql)
     site.names = roles
-    for kind in ("worker", "reader", "auditor"):
+    for kind in KINDS[:-1]:
         site.execute("select mempair.grant_role(%s, %s)", roles[kind], kind)
     site(CUSTOMERS)
     return site
