@@ -50,7 +50,8 @@ def listed(kind: str, table: str, column: str) -> set[str]:
 def test_every_table_and_view_can_be_used_exactly_as_listed(site: Any, kind: str) -> None:
     held = site.execute(
         "select c.relname, a.attname, array(select r from unnest(%s::text[]) r"
-        " where case when r in ('delete', 'truncate', 'trigger') then has_table_privilege(%s, c.oid, r) else has_column_privilege(%s, c.oid, a.attnum, r) end)"
+        " where case when r in ('delete', 'truncate', 'trigger') then"
+        " has_table_privilege(%s, c.oid, r) else has_column_privilege(%s, c.oid, a.attnum, r) end)"
         " from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped"
         " where c.relnamespace = 'mempair'::regnamespace and c.relkind in ('r', 'v', 'm', 'p', 'f')",
         *(list(RIGHTS), site.names[kind], site.names[kind]),
