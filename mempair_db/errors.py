@@ -7,7 +7,8 @@ The docstring of a class is the first sentence of its message; the facts and the
 from __future__ import annotations
 
 import inspect
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 
 class MempairError(Exception):
@@ -22,6 +23,10 @@ class MempairError(Exception):
         self.remedy = remedy
         parts = [inspect.cleandoc(type(self).__doc__ or ""), facts, remedy]
         super().__init__(" ".join(part for part in parts if part))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Come out of another process as it was raised there."""
+        return partial(type(self), remedy=self.remedy), (self.facts,)
 
 
 class InvalidParameter(MempairError):

@@ -113,6 +113,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'retrained_since', (select mempair.utc(min(p.at)) from mempair.ledger p
                             where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'retrained'),
         'kept_until', mempair.utc(r.created_at + keep))
+        || coalesce((select jsonb_build_object('shard', f.shard, 'everywhere', mempair.utc(r.everywhere_at))
+                     from mempair.fleet_member f where f.model_id = r.model_id), '{}')
     from mempair.ledger l, mempair.receipt_statement(r.kind, r.unlearner) s
     where l.model_id = r.model_id and l.seq = r.ledger_seq
 $$;

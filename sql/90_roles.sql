@@ -21,6 +21,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'usage', 'sequence mempair.learned_keys_id_seq'),
         ('worker', 'select, insert, delete', 'table mempair.reference_row'),
         ('worker', 'select', 'table mempair.secret'),
+        ('worker', 'select', 'table mempair.fleet_member'),
+        ('worker', 'select', 'table mempair.fleet_part'),
         ('worker', 'select, update', 'table mempair.queue'),
         ('worker', 'select, insert, update, delete', 'table mempair.worker'),
         ('worker', 'insert', 'table mempair.ledger'),

@@ -25,6 +25,7 @@ class Exact:
         self.terms = terms
         self.reference: Reference | None = None
         self.sums: Sums | None = None
+        self.others: Sums | None = None  # in a fleet, the last known sums of the other shards
         self.rows_refreshed = 0
         self.reference_rows = 0  # how many there were
         self.references_left = 0
@@ -52,16 +53,32 @@ class Exact:
         return self.sums.n if self.sums else 0
 
     @property
+    def samples(self) -> int:
+        """Rows in what is served."""
+        return self.total.n if self.total else 0
+
+    @property
+    def total(self) -> Sums | None:
+        """What is served is computed from: the sums, and in a fleet those of the other shards too."""
+        return self.sums if self.sums is None or self.others is None else self.sums + self.others
+
+    @property
     def ready(self) -> bool:
         """Whether it predicts: a function of the sums alone."""
-        if self.reference is None or self.sums is None or self.halted:
+        if self.reference is None or self.total is None or self.halted:
             return False
-        return exact.gate(self.reference, self.sums, self.terms["gamma"], self.terms["ridge"])
+        return exact.gate(self.reference, self.total, self.terms["gamma"], self.terms["ridge"])
 
     def start(self, reference: Reference, sums: Sums, reference_rows: int) -> None:
         """Take new constants, and the sums of all rows under them."""
         self.reference, self.sums, self.new_constants, self.halted = reference, sums, True, False
         self.rows_refreshed, self.reference_rows, self.references_left = sums.n, reference_rows, reference_rows
+
+    def empty(self) -> None:
+        """Forget all rows, and keep the constants."""
+        if self.reference is not None:
+            self.sums = exact.nothing(self.reference.classes, self.reference.d)
+            self.references_left = 0
 
     def add(self, part: Sums) -> None:
         """Add what a batch changes."""
@@ -71,9 +88,9 @@ class Exact:
 
     def weights(self) -> Matrix:
         """w, from the sums."""
-        if self.reference is None or self.sums is None:
+        if self.reference is None or self.total is None:
             raise ValueError("the model has no constants yet")
-        return exact.solve(self.reference, self.sums, self.terms["ridge"])
+        return exact.solve(self.reference, self.total, self.terms["ridge"])
 
     def outgrown(self) -> str | None:
         """Say why the constants no longer fit, or None."""
@@ -104,6 +121,19 @@ class Exact:
         left = connection.execute(query("count_reference"), {"model": row["id"]}).fetchone()
         self.references_left = left[0] if left else 0
         self.new_constants = False
+        if row["fleet_shard"] is not None:
+            self.take_in(connection, row["id"], row["fleet_generation"])
+            unchecked = self.references_left != row["references_checked"]
+            self.halted = unchecked and not row["serve_during_refresh"]
+
+    def take_in(self, connection: psycopg.Connection[Any], model_id: int, generation: int) -> None:
+        """Load what is known of the other shards of the fleet, under the same constants."""
+        if self.reference is None:
+            raise ValueError("the model has no constants yet")
+        self.others = exact.nothing(self.reference.classes, self.reference.d)
+        parts = connection.execute(query("fleet_parts"), {"model": model_id, "generation": generation}, binary=True)
+        for _, packed in parts.fetchall():
+            self.others += Sums.from_bytes(packed, self.reference.classes, self.reference.d)
 
     def save(self, connection: psycopg.Connection[Any], common: dict[str, Any], ledger: dict[str, Any]) -> None:
         """Write the sums, and the weights that follow from them."""
@@ -121,7 +151,7 @@ class Exact:
         if self.new_constants:  # a certified epoch before this one left its curvature, which was made of rows
             connection.execute(query("cut_window"), {"model": common["model"], "pairs": 0})
         ready = self.ready
-        values = {"ready": ready, "samples": self.rows, "needed": self.rows if ready else self._needed()}
+        values = {"ready": ready, "samples": self.samples, "needed": self.samples if ready else self._needed()}
         connection.execute(query("publish"), common | values | self.served())
 
     def served(self) -> dict[str, Any]:
@@ -134,19 +164,19 @@ class Exact:
     def uncertainty(self) -> Matrix | None:
         """Return what the ridge took from the served weights, and their standard errors."""
         assert self.reference is not None  # noqa: S101  (weights() would have raised)
-        assert self.sums is not None  # noqa: S101
+        assert self.total is not None  # noqa: S101
         terms = self.terms
         imputes = terms["on_null"] == "impute"
         return uncertainty(
-            self.reference, self.sums, self.weights(), ridge=terms["ridge"], curves=terms["curves"], imputes=imputes
+            self.reference, self.total, self.weights(), ridge=terms["ridge"], curves=terms["curves"], imputes=imputes
         )
 
     def _needed(self) -> int:
         """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""
-        if self.reference is None or self.sums is None:
+        if self.reference is None or self.total is None:
             return int(self.terms["calibration_rows"])
-        dimension = exact.effective_dimension(self.reference, self.sums, self.terms["ridge"])
-        return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.rows + 1)
+        dimension = exact.effective_dimension(self.reference, self.total, self.terms["ridge"])
+        return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.samples + 1)
 
 
 def refer(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts) -> Reference:

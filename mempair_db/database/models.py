@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -52,6 +52,15 @@ TRANSITIONS = {
 }
 
 
+class Member(NamedTuple):
+    """A model's place in a fleet: several databases that have one model together, with the same constants."""
+
+    shard: str
+    generation: int  # of the fleet's constants; 0: none yet
+    constants: dict[str, Any] | None
+    reference_rows: int | None
+
+
 @dataclass
 class Model:
     """One row of mempair.model joined with mempair.state, under the lock of the latter."""
@@ -65,6 +74,7 @@ class Model:
     reason: str | None  # why it is exhausted, or what is odd about it
     on_exhausted: str
     serve_during_refresh: bool
+    fleet: Member | None  # of which its constants and some of what it serves come
     epoch: int
     version: int
     deletions: int  # by noise, in the present epoch
@@ -175,6 +185,7 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         reason=row["reason"],
         on_exhausted=row["on_exhausted"],
         serve_during_refresh=row["serve_during_refresh"],
+        fleet=_member(row),
         epoch=row["epoch"],
         version=row["version"],
         deletions=row["deletions"],
@@ -187,6 +198,12 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         promise=promise if row["constants"] is not None else None,
         engine=engine,
     )
+
+
+def _member(row: Mapping[str, Any]) -> Member | None:
+    if row["fleet_shard"] is None:
+        return None
+    return Member(row["fleet_shard"], row["fleet_generation"], row["constants"], row["reference_rows"])
 
 
 def _engine(terms: Mapping[str, Any]) -> Certified | Exact:

@@ -33,16 +33,21 @@ def each_chunk(
 
     Where the server or the role has no room for other connections, this one reads everything.
     """
-    size = connection.execute(query("source_blocks"), {"model": model.id}).fetchone()
-    blocks = size[0] if size else 0
+    blocks = blocks_of(connection, model)
     with ExitStack() as opened:
         readers = _connect(opened, dsn) if dsn is not None and blocks >= SMALL else []
         if not readers:
-            yield from map(work, _chunks(connection, model, 0, LAST))
+            yield from map(work, chunks(connection, model, 0, LAST))
             return
         shared = connection.execute(query("offline_share_snapshot")).fetchone()
         bounds = [blocks * i // READERS for i in range(READERS)] + [LAST]
         yield from _Readers(model, str(shared[0]) if shared else "", work).run(readers, list(pairwise(bounds)))
+
+
+def blocks_of(connection: psycopg.Connection[Any], model: Model) -> int:
+    """Return the most blocks that one of the tables behind the source has."""
+    size = connection.execute(query("source_blocks"), {"model": model.id}).fetchone()
+    return int(size[0]) if size else 0
 
 
 def _connect(opened: ExitStack, dsn: str) -> list[psycopg.Connection[Any]]:
@@ -96,7 +101,7 @@ class _Readers:
                 reader.execute(sql.SQL("set transaction snapshot {}").format(self.snapshot))
                 reader.execute(query("own_limits"))
                 reader.execute("set local row_security = off")
-                for rows in _chunks(reader, self.model, first, last):
+                for rows in chunks(reader, self.model, first, last):
                     if self.stop.is_set():
                         break
                     self.results.put(("chunk", self.work(rows)))
@@ -105,7 +110,7 @@ class _Readers:
             self.results.put(("error", error))
 
 
-def _chunks(connection: psycopg.Connection[Any], model: Model, first: int, last: int) -> Iterator[list[Row]]:
+def chunks(connection: psycopg.Connection[Any], model: Model, first: int, last: int) -> Iterator[list[Row]]:
     """Yield the rows in some blocks of the source, 50,000 at a time."""
     values = {"first": f"({first},0)", "last": f"({last},0)"}
     connection.execute(model.statement("open_part"), values)

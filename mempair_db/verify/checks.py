@@ -195,7 +195,7 @@ def _served(taken: Snapshot) -> Check:
     """Compute what is served from the state, and compare."""
     engine, row = taken.model.engine, taken.published
     if isinstance(engine, Exact):
-        computed = engine.served() | {"samples": engine.rows, "uncertainty": engine.uncertainty()}
+        computed = engine.served() | {"samples": engine.samples, "uncertainty": engine.uncertainty()}
         ready = engine.ready
     else:
         computed = {k: v for k, v in published(engine.pair).items() if k not in ("ready", "needed")}

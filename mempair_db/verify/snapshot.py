@@ -138,10 +138,11 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     learned = Marks()
     for keys, prints in each_learned(connection, model_id):
         learned += mark(keys, prints)
-    return Snapshot(connection, model, features, row, stored, references, learned, _waiting(connection, model))
+    return Snapshot(connection, model, features, row, stored, references, learned, read_queue(connection, model))
 
 
-def _waiting(connection: psycopg.Connection[Any], model: Model) -> Waiting:
+def read_queue(connection: psycopg.Connection[Any], model: Model) -> Waiting:
+    """Read what waits, and net it against what is learned."""
     changes = queue.read(connection, model, whole=True)
     truncations = np.flatnonzero(changes.op == queue.TRUNCATE)
     if not len(truncations):

@@ -64,7 +64,7 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
         prints, reduced = net(connection, model, changes)
     if reduced.mismatch:
         request_retrain(connection, model, reduced.mismatch, record)
-    elif not model.engine.begun and len(reduced.learn) < model.terms["calibration_rows"]:
+    elif not model.engine.begun and (model.fleet or len(reduced.learn) < model.terms["calibration_rows"]):
         _wait_for_calibration(connection, model, changes, reduced, record)
     elif not model.engine.begun and isinstance(model.engine, Exact):
         request_retrain(connection, model, "enough rows for the first constants", record)
@@ -118,7 +118,12 @@ def _wait_for_calibration(
 
 def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Changes, last: int, record: Record) -> None:
     """Forget everything: whatever came before the TRUNCATE is void. Every row that was learned gets its receipt."""
-    model.begin()
+    if model.fleet and model.engine.begun:  # its constants are the fleet's
+        model.epoch += 1
+        model.exact.empty()
+        connection.execute(query("forget_reference"), {"model": model.id})
+    else:
+        model.begin()
     with connection.cursor(name="mempair_learned") as keys:
         keys.itersize = KEYS_AT_ONCE
         for key, subject in keys.execute(model.statement("learned_of"), {"model": model.id}):
@@ -131,4 +136,6 @@ def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Change
     record.enter("epoch", rows=rows, detail="truncate")
     record.enter("retrained", rows=0, detail=f"truncated: {rows} rows forgotten, none is left to learn")
     record.note(f"table truncated: {rows} rows forgotten")
+    if model.engine.begun:
+        model.move("ready" if model.exact.ready else "learning", model.reason)
     record.write(connection)

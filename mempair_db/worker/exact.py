@@ -29,20 +29,21 @@ def apply(
     if dropped:
         left = reference.without(connection, model, dropped)
         dropped = left.dropped
-        if not _same_constants(engine, left):
+        if model.fleet is None and not _same_constants(engine, left):  # a fleet's are checked by all shards together
             batch.request_retrain(connection, model, "a reference row went, and the constants with it", record)
             return
     engine.add(terms(engine, changes, reduced))
     point("stepped")
     reference.drop(connection, model, dropped)
     engine.references_left -= len(dropped)
+    engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
     learned.forget(connection, model.id, unlearned)
     batch.empty_queue(connection, model, changes)
     new = list(reduced.learn)
     keys = changes.keys if len(new) == len(changes) else [changes.keys[i] for i in new]
     learned.enter(connection, learned.pack(model.id, keys, prints[new], None, connection.info.encoding))
     _enter(changes, reduced, record)
-    why = engine.outgrown()
+    why = engine.outgrown() if model.fleet is None else None
     if why is not None:
         model.retrain_requested = why
         record.note(f"to be refreshed: {why}")

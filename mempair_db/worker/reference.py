@@ -43,17 +43,24 @@ def choose(connection: psycopg.Connection[Any], model: Model) -> Changes | None:
     rows = count[0] if count else 0
     if rows < model.terms["calibration_rows"]:
         return None
-    halvings = max(0, int(np.ceil(np.log2(rows / REFERENCE_ROWS))))
-    values = {
-        "salt": secrets.randbits(63),
-        "threshold": 2**63 - 1 if halvings == 0 else -(2**63) + 2 ** (64 - halvings),
-    }
-    sample = usable(model, arrays.fetch(connection, model.statement("sample_source"), values))[0]
+    sample = read(connection, model, secrets.randbits(63), threshold(rows))
     if len(sample) == 0:
         return None
     store(connection, model, sample)
     point("reference chosen")
     return sample
+
+
+def threshold(rows: int) -> int:
+    """Return what the hash of a reference row is at most, so that there are 5,000 to 10,000 among so many rows."""
+    halvings = max(0, int(np.ceil(np.log2(max(rows, 1) / REFERENCE_ROWS))))
+    return int(2**63 - 1 if halvings == 0 else -(2**63) + 2 ** (64 - halvings))
+
+
+def read(connection: psycopg.Connection[Any], model: Model, salt: int, most: int) -> Changes:
+    """Read the rows of the table whose key's hash is at most so much."""
+    values = {"salt": salt, "threshold": most}
+    return usable(model, arrays.fetch(connection, model.statement("sample_source"), values))[0]
 
 
 def store(connection: psycopg.Connection[Any], model: Model, rows: Changes) -> None:

@@ -7,20 +7,36 @@ snapshot. Whatever number of parts there is, the sums have the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
 from mempair_db.database import learned
 from mempair_db.database.exact import refer, targets
 from mempair_db.database.faults import point
-from mempair_db.database.models import Model
+from mempair_db.database.models import Member, Model
+from mempair_db.database.queries import query
 from mempair_db.database.source import Row, each_chunk
 from mempair_db.ledger.record import Record
 from mempair_db.pair.exact import Reference, Sums, nothing, sums
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import changes as queue
 from mempair_db.worker import reference as rows_of_reference
+
+
+class Given(NamedTuple):
+    """Constants that a fleet has chosen, for all its shards."""
+
+    reference: Reference
+    generation: int
+    sample: tuple[int, int] | None = None  # salt and threshold of its reference rows; None: those that are left
+
+
+def kept(member: Member) -> Given | None:
+    """Return the constants that a shard has already, for another look at its own table."""
+    if member.constants is None:
+        return None
+    return Given(Reference.from_json(member.constants), member.generation)
 
 
 def read(
@@ -30,9 +46,10 @@ def read(
     dsn: str | None,
     give_up: Callable[[], bool],
     advance: Callable[[int], None],
+    given: Given | None = None,
 ) -> int | None:
-    """Learn every row anew under new constants; return how many, None if told to give up."""
-    reference = _choose(connection, model)
+    """Learn every row anew under new constants, or under those that are given; how many, None if told to give up."""
+    reference = _choose(connection, model) if given is None else take(connection, model, given)
     learned.forget_all(connection, model.id)
     if reference is None:
         return 0
@@ -55,8 +72,7 @@ def read(
         if give_up():
             return None
     engine = model.exact
-    engine.start(reference, total, engine.reference_rows)
-    model.promised()
+    begin(connection, model, reference, total, given)
     detail = f"exact d={reference.d} from {engine.reference_rows} reference rows"
     record.enter("calibrated", rows=engine.reference_rows, detail=detail)
     record.note(f"epoch {model.epoch}: {detail}")
@@ -65,6 +81,37 @@ def read(
     if ready:
         record.enter("gate_opened", rows=total.n)
     return total.n
+
+
+def begin(
+    connection: psycopg.Connection[Any], model: Model, reference: Reference, total: Sums, given: Given | None = None
+) -> None:
+    """Take new constants, and the sums of all rows under them."""
+    engine, left = model.exact, model.exact.references_left
+    engine.start(reference, total, engine.reference_rows)
+    model.promised()
+    if given is not None:
+        engine.references_left = left
+        engine.take_in(connection, model.id, given.generation)
+
+
+def take(connection: psycopg.Connection[Any], model: Model, given: Given) -> Reference:
+    """Take the fleet's constants; the reference rows are those that its salt chooses, or the ones that are left."""
+    engine = model.exact
+    if given.sample is None:
+        left = rows_of_reference.without(connection, model, [])
+        rows_of_reference.drop(connection, model, left.dropped)
+        engine.references_left = len(left.x)
+        engine.reference_rows = max(1, (model.fleet.reference_rows if model.fleet else None) or 0)
+    else:
+        connection.execute(query("forget_reference"), {"model": model.id})
+        sample = rows_of_reference.read(connection, model, *given.sample)
+        rows_of_reference.store(connection, model, sample)
+        engine.references_left = len(sample)
+        engine.reference_rows = max(1, len(sample))  # an entry of the ledger counts one at least
+        values = {"model": model.id, "generation": given.generation, "references": None}
+        connection.execute(query("fleet_renew"), values)
+    return given.reference
 
 
 def _choose(connection: psycopg.Connection[Any], model: Model) -> Reference | None:

@@ -22,6 +22,7 @@ from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome, Record
 from mempair_db.worker import refresh, replay
 from mempair_db.worker.batch import KEYS_AT_ONCE
+from mempair_db.worker.refresh import Given
 
 # The keys of rows that went without an event of their own, and when the table was truncated.
 Unseen = tuple[psycopg.ServerCursor[Any] | None, datetime | None]
@@ -35,16 +36,22 @@ def retrain(
     dsn: str | None = None,
     give_up: Callable[[], bool] = lambda: False,
     advance: Callable[[int], None] = lambda _rows: None,
+    given: Given | None = None,
 ) -> Outcome:
     """Serve the request for a retrain, if it still stands, or the caller's own (`why`).
 
     Killed half-way, or told to give up, it leaves the old epoch. With a `dsn` the table is read on several connections.
-    `advance` hears of the rows that were read.
+    `advance` hears of the rows that were read. A shard of a fleet never chooses constants alone: they are `given`, or
+    stay what they are.
     """
     with connection.transaction():
         model = models.lease(connection, model_id, load=False)
         if model is None or model.paused or (model.retrain_requested or why) is None:
             return Outcome()
+        if model.fleet is not None and given is None:
+            given = refresh.kept(model.fleet)
+            if given is None:
+                return Outcome()
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
         connection.execute(query("join_by_hashing"))
         connection.execute(query("sort_in_memory"))
@@ -57,7 +64,7 @@ def retrain(
         point("retrain began")
         model.begin()
         if isinstance(model.engine, Exact):
-            rows = refresh.read(connection, model, record, dsn, give_up, advance)
+            rows = refresh.read(connection, model, record, dsn, give_up, advance, given)
         else:
             rows = replay.read(connection, model, record, give_up, advance)
         if rows is None:

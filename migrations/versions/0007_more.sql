@@ -18,3 +18,73 @@ drop function if exists mempair.coefficients(text);
 alter table mempair.granted drop constraint granted_kind_check;
 alter table mempair.granted add constraint granted_kind_check check (kind in ('worker', 'reader', 'auditor', 'operator'));
 comment on table mempair.granted is 'Who works, reads, audits and operates: new models are granted to them too.';
+
+-- Fleets: one model over several databases ("shards"). -----------------------------------------------------------------
+
+-- On every shard, for each of its models that belongs to a fleet.
+create table mempair.fleet_member (
+    model_id           integer primary key references mempair.model on delete cascade,
+    shard              text not null check (shard <> ''),
+    generation         bigint not null default 0,
+    references_checked bigint,
+    everywhere_seq     bigint not null default 0,
+    everywhere_at      timestamptz
+);
+comment on table mempair.fleet_member is 'Models that this database has together with other ones, and under which name it is known there.';
+comment on column mempair.fleet_member.generation is 'Which of the fleet''s constants the state is computed with; 0: none yet.';
+comment on column mempair.fleet_member.references_checked is
+    'How many reference rows were here when the fleet last chose the constants from them and found the same ones.';
+comment on column mempair.fleet_member.everywhere_seq is 'Up to this ledger entry no other shard serves anything older.';
+
+create table mempair.fleet_part (
+    model_id   integer not null references mempair.model on delete cascade,
+    shard      text not null,
+    generation bigint not null,
+    ledger_seq bigint not null,
+    rows       bigint not null,
+    sums       bytea not null,
+    digest     bytea not null,
+    taken_at   timestamptz not null default now(),
+    primary key (model_id, shard)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+alter table mempair.fleet_part alter column sums set storage external;
+comment on table mempair.fleet_part is 'The last known sums of the other shards; what is served is computed from them and the own ones.';
+
+-- On the coordinator.
+create table mempair.fleet_model (
+    name              text primary key,
+    declared          jsonb not null,
+    generation        bigint not null default 0,
+    salt              bigint,
+    threshold         bigint,
+    constants         jsonb,
+    rows_refreshed    bigint,
+    reference_rows    bigint,
+    refresh_requested text,
+    refreshed_at      timestamptz
+);
+comment on table mempair.fleet_model is 'On a fleet''s coordinator: its models, and the constants that all shards share.';
+comment on column mempair.fleet_model.salt is 'A row is a reference row if hashtextextended(key, salt) is at most the threshold.';
+
+create table mempair.fleet_shard (
+    model              text not null references mempair.fleet_model on delete cascade,
+    shard              text not null,
+    generation         bigint not null default 0,
+    ledger_seq         bigint,
+    rows               bigint,
+    sums               bytea,
+    digest             bytea,
+    taken_at           timestamptz,
+    references_left    bigint,
+    seen_at            timestamptz,
+    down_since         timestamptz,
+    trouble            text,
+    everywhere_seq     bigint not null default 0,
+    everywhere_at      timestamptz,
+    primary key (model, shard)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+alter table mempair.fleet_shard alter column sums set storage external;
+comment on table mempair.fleet_shard is 'On a fleet''s coordinator: each shard''s last known sums, and since when it cannot be reached.';
+
+alter table mempair.receipt add column everywhere_at timestamptz;
+comment on column mempair.receipt.everywhere_at is 'In a fleet: when every shard had published a model without the row; NULL: not yet.';

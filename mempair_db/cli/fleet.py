@@ -1,0 +1,142 @@
+"""One model over several databases."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mempair_db.cli.common import AsJson, Name, app, messages, show
+from mempair_db.cli.models import model_create
+
+fleet_app = typer.Typer(no_args_is_help=True, help="One model over several databases, whose rows stay where they are.")
+app.add_typer(fleet_app, name="fleet")
+fleet_models = typer.Typer(no_args_is_help=True, help="Declare and drop models of the fleet.")
+fleet_app.add_typer(fleet_models, name="model")
+
+File = Annotated[Path, typer.Option("--fleet", envvar="MEMPAIR_FLEET", help="The file that says what the fleet is.")]
+DEFAULT = Path("fleet.toml")
+
+
+@fleet_app.command("init")
+def fleet_init(file: File = DEFAULT, as_json: AsJson = False) -> None:
+    """Install the schema on the coordinator and on every shard, or bring it up to date; and say what they have."""
+    from mempair_db.fleet import config, declare  # noqa: PLC0415
+
+    show(declare.init(config.read(file)), as_json)
+
+
+@fleet_models.command("create")
+def fleet_model_create(
+    name: Name,
+    table: Annotated[str, typer.Argument(help="The source table, of this name on every shard.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    features: Annotated[str, typer.Option(help="Columns to predict from, separated by commas.")],
+    positive: Annotated[str | None, typer.Option(help="The target's value that counts as yes.")] = None,
+    ridge: Annotated[float, typer.Option(help="The ridge of the solution.")] = 10.0,
+    curves: Annotated[int, typer.Option(help="Knots per number, for an additive model.")] = 0,
+    serve_during_refresh: Annotated[
+        bool, typer.Option(help="Predict while a deletion waits for the constants to be checked.")
+    ] = True,
+    loss: Annotated[str | None, typer.Option(help="logistic, squared or huber; default: by the target's type.")] = None,
+    key: Annotated[str | None, typer.Option(help="Columns of a unique index, if not the primary key.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The column that says whose row it is; for receipts.")] = None,
+    categories: Annotated[str | None, typer.Option(help='JSON: {"plan": ["basic", "pro"]}')] = None,
+    on_null: Annotated[str, typer.Option(help="impute, or skip rows with a missing value.")] = "impute",
+    gamma: Annotated[float, typer.Option(help="How much worse than the best it may be when predictions open.")] = 0.1,
+    calibration_rows: Annotated[int, typer.Option(help="Rows of all shards together that begin a model.")] = 100,
+    keep_receipts: Annotated[str, typer.Option(help="How long receipts are kept.")] = "90 days",
+    clip: Annotated[float, typer.Option(help="Where a Huber regression cuts residuals, in deviations.")] = 1.0,
+    file: File = DEFAULT,
+) -> None:
+    """Declare a model on every shard that does not have it yet; `fleet sync` begins it."""
+    from mempair_db.fleet import config, declare  # noqa: PLC0415
+
+    given = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name", "table")}
+    parameters: dict[str, Any] = dict.fromkeys(_defaults()) | _defaults() | given
+    parameters |= {"source": table, "features": _listed(features), "key": _listed(key)}
+    new = declare.create(config.read(file), name, parameters)
+    messages.print(f"Model {name} is declared on {', '.join(new) or 'every shard already'}.", highlight=False)
+
+
+@fleet_models.command("drop")
+def fleet_model_drop(name: Name, file: File = DEFAULT) -> None:
+    """Drop a model on every shard."""
+    from mempair_db.fleet import config, declare  # noqa: PLC0415
+
+    declare.drop(config.read(file), name)
+
+
+@fleet_app.command("sync")
+def fleet_sync(
+    once: Annotated[bool, typer.Option("--once", help="Exchange once, then end.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two exchanges.")] = 1.0,
+    file: File = DEFAULT,
+) -> None:
+    """Exchange sums between the shards until interrupted; choose, check and refresh the constants they share."""
+    from mempair_db.fleet import config, exchange  # noqa: PLC0415
+
+    fleet, stop = config.read(file), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    down: dict[str, str] = {}
+
+    def hear(done: exchange.Exchanged) -> None:
+        for note in done.notes:
+            messages.print(f"{done.model}: {note}", highlight=False)
+        for shard, why in done.down.items():
+            if shard not in down:
+                messages.print(f"shard {shard} cannot be reached: {why}", highlight=False, soft_wrap=True)
+        for shard in set(down) - set(done.down):
+            messages.print(f"shard {shard} is there again", highlight=False)
+        down.clear()
+        down.update(done.down)
+
+    if not once:
+        exchange.run(fleet, every, stop, hear)
+        return
+    with exchange.exchanging(fleet) as ready:
+        for model in ready.known.models():
+            hear(ready.once(model.name))
+    raise typer.Exit(1 if down else 0)
+
+
+@fleet_app.command("status")
+def fleet_status(file: File = DEFAULT, as_json: AsJson = False) -> None:
+    """Show every model on every shard: rows, since when it is down, which deletions are everywhere."""
+    from mempair_db.fleet import config, status  # noqa: PLC0415
+
+    show(status.status(config.read(file)), as_json)
+
+
+@fleet_app.command("refresh")
+def fleet_refresh(
+    name: Name,
+    why: Annotated[str, typer.Option(help="What the ledgers are to say.")] = "requested",
+    file: File = DEFAULT,
+) -> None:
+    """Choose the constants anew from all shards' reference rows, and add everything up under them."""
+    from mempair_db.fleet import config, exchange  # noqa: PLC0415
+    from mempair_db.fleet.refresh import refresh_fleet  # noqa: PLC0415
+
+    with exchange.exchanging(config.read(file)) as ready:
+        done = refresh_fleet(ready.computing, ready.known, name, why)
+        ready.once(name)
+    said = f"{name} has constants {done.generation}, from {done.references} reference rows of {done.rows} rows."
+    messages.print(said, highlight=False)
+
+
+def _listed(names: str | None) -> list[str] | None:
+    return [name.strip() for name in names.split(",")] if names is not None else None
+
+
+def _defaults() -> dict[str, Any]:
+    """What `mempair model create` gives to create_model, where a fleet has nothing to say."""
+    import inspect  # noqa: PLC0415
+
+    plain = {name: each.default for name, each in inspect.signature(model_create).parameters.items()}
+    plain["lambda"] = plain.pop("lam", None)
+    return {name: value for name, value in plain.items() if value is not inspect.Parameter.empty and name != "dsn"}

@@ -1,0 +1,1 @@
+"""One model over several databases: sums add up, rows stay where they are."""
