@@ -141,6 +141,8 @@ def short(v: float) -> str:
 
 def _moment(v: float, axis: Axis) -> str:
     when, span = datetime.fromtimestamp(v, timezone.utc), axis.high - axis.low
+    if span > 2 * 365 * 86_400:
+        return f"{when:%Y}"
     return f"{when:%d %b}" if span > 2 * 86_400 else f"{when:%H:%M}" if span > 600 else f"{when:%H:%M:%S}"
 
 

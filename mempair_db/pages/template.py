@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+TEMPLATES: Final = Path(__file__).with_name("templates")
 ENVIRONMENT: Final = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates"), encoding="utf-8"),
+    loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
     autoescape=True,
     undefined=StrictUndefined,  # a misspelt name is an error, not a gap in a page
     trim_blocks=True,
@@ -32,4 +36,17 @@ def moment(text: str | None) -> str:
     return text[:19].replace("T", " ") + " UTC" if text else ""
 
 
+@cache
+def asset(name: str) -> Markup:
+    """Return a style or a script of ours as it is."""
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+@cache
+def digest(name: str) -> str:
+    """Return how a page's policy names a style or script that stands in the page itself."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode()}'"
+
+
 ENVIRONMENT.filters["moment"] = moment
+ENVIRONMENT.globals.update(asset=asset, digest=digest)
