@@ -52,6 +52,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('operator', 'select', 'table mempair.model_status'),
         ('operator', 'select', 'table mempair.table_status'),
         ('operator', 'select', 'table mempair.odometer'),
+        ('operator', 'select', 'table mempair.model_card'),
         ('operator', 'select', 'table mempair.workers'),
         ('operator', 'select', 'table mempair.setting'),
         ('operator', 'select', 'table mempair.worker'),

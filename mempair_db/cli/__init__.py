@@ -12,7 +12,7 @@ import sys
 import psycopg
 
 from mempair_db import errors
-from mempair_db.cli import bench, doctor, evidence, fleet, models, offline, receipts, roles, start, verify, work
+from mempair_db.cli import bench, doctor, evidence, fleet, models, offline, receipts, roles, start, verify, web, work
 from mempair_db.cli.common import app, messages
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "roles",
     "start",
     "verify",
+    "web",
     "work",
 ]
 

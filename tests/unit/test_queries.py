@@ -8,13 +8,14 @@ from pathlib import Path
 import mempair_db
 from mempair_db.database.queries import load
 
-CALLS = {"query": 0, "statement": 0, "rows": 1}
+CALLS = {"query": 0, "statement": 0, "rows": 1, "do": 0}
 """The functions that take a query's name, and where they take it."""
+PREFIXES = {"cli": "cli_", "web": "web_"}
 
 
 def asked_for(file: Path) -> Iterator[str]:
     """Yield a pattern for every name that the file may ask for. A variable may hold any text of its function."""
-    prefix = "cli_" if file.parent.name == "cli" else ""
+    prefix = PREFIXES.get(file.parent.name, "")
     for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(function, ast.FunctionDef) and function.name not in CALLS:
             for given in filter(None, map(argument, ast.walk(function))):
@@ -28,6 +29,8 @@ def argument(node: ast.AST) -> ast.expr | None:
         return None
     name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
     place = CALLS.get(name, len(node.args))
+    if name == "rows" and node.args and isinstance(node.args[0], ast.Constant):
+        place = 0  # where the connection is an object, its method takes the name first
     return node.args[place] if place < len(node.args) else None
 
 

@@ -1,0 +1,1 @@
+"""`mempair web`: see models learn and forget, in a browser."""
