@@ -73,6 +73,10 @@ begin
         select m.name, s.ledger_seq, 'the model''s state is not the one that the ledger attests'
         from named m join mempair.state s on s.model_id = m.id
         where mempair.state_is_attested(m.id) is false
+        union all
+        select m.name, d.seq, 'the model''s state is not the one whose digest it has'
+        from named m cross join lateral mempair.published_digest(m.id) d
+        where not d.fine
     )
     select w.name, w.seq, w.problem from wrong w order by w.name, w.seq;
 end $$;

@@ -110,6 +110,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'salt', encode(r.salt, 'hex'),
         'queue_erased', (select mempair.utc(min(p.at)) from mempair.ledger p
                          where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'purged'),
+        'state_digest_in_entry', (select min(p.seq) from mempair.ledger p
+                                  where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'purged'
+                                    and p.detail like '%; sha256 of the state: %'),
         'retrained_since', (select mempair.utc(min(p.at)) from mempair.ledger p
                             where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'retrained'),
         'kept_until', mempair.utc(r.created_at + keep))

@@ -35,7 +35,7 @@ create or replace function mempair.state_commitment(state mempair.state, salt by
 language sql stable set search_path = pg_catalog, pg_temp
 set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set datestyle = 'ISO' as $$
     select sha256('\x03'::bytea || salt
-        || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt', 'unpurged_since'])::text, 'UTF8'))
+        || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt', 'digest_salt', 'unpurged_since'])::text, 'UTF8'))
         || coalesce((select mempair.ledger_bytes(convert_to((to_jsonb(p) - array['ready', 'needed', 'published_at'])::text, 'UTF8'))
                      from mempair.published p where p.model_id = state.model_id), '')
         || coalesce((select string_agg(mempair.ledger_number(c.slot) || mempair.ledger_bytes(array_send(c.v))
@@ -49,6 +49,7 @@ create or replace function mempair.forget_salt() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     new.attest_salt := null;
+    new.digest_salt := null;
     return new;
 end $$;
 
@@ -85,6 +86,22 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     from mempair.state s
     join mempair.ledger l on l.model_id = s.model_id and l.kind = 'attested' and l.tag is not null
     where s.model_id = state_is_attested.model_id
+    order by l.seq desc
+    limit 1
+$$;
+
+-- The digest that the last purge published, if the state has not changed by an entry since, and whether it is that of the
+-- present state. (mempair_db/ledger/digest.py says what it is made of.)
+create or replace function mempair.published_digest(model_id integer, out seq bigint, out fine boolean)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select l.seq, coalesce(encode(sha256('\x04'::bytea || s.digest_salt || mempair.ledger_bytes(convert_to(m.constants::text, 'UTF8'))
+                                         || s.sums), 'hex') = right(l.detail, 64), false)
+    from mempair.ledger l
+    join mempair.state s on s.model_id = l.model_id
+    join mempair.model m on m.id = l.model_id
+    where l.model_id = published_digest.model_id and l.kind = 'purged' and l.detail like '%; sha256 of the state: %'
+      and not exists (select from mempair.ledger later where later.model_id = l.model_id and later.seq > l.seq
+                                                         and later.kind not in ('config', 'purged', 'attested'))
     order by l.seq desc
     limit 1
 $$;

@@ -19,7 +19,7 @@ import psycopg
 
 from mempair_db import __version__, errors
 from mempair_db.database.queries import query
-from mempair_db.ledger import merkle, notes, says, verify
+from mempair_db.ledger import digest, merkle, notes, says, verify
 from mempair_db.ledger.entry import UNIX, Entry, make_tag, short_key
 from mempair_db.ledger.keys import PublicKey, SigningKey
 from mempair_db.ledger.notes import Checkpoint
@@ -56,6 +56,7 @@ def issue(
     document: Document = row[0]
     leaves: list[bytes] = []
     retrains: dict[int, Entry] = {}  # how the epochs ended their retrains, by epoch
+    published: list[Entry] = []  # entries with a digest of the state
     auditor = verify.Auditor()
     for entry in verify.ledger_rows(connection, document["model_id"]):
         if not auditor.feed([entry]):
@@ -63,6 +64,8 @@ def issue(
         leaves.append(merkle.leaf_hash(entry.body))
         if entry.kind == "retrained":
             retrains[entry.epoch] = Entry(*entry[:12])
+        elif digest.said(entry.detail) and entry.kind == "purged":
+            published.append(Entry(*entry[:12]))
     ((_, _, counters),) = verify.find(connection, name)
     auditor.finish(counters).require(name)  # never certify a ledger that does not hold
     for deletion in document["deletions"]:
@@ -70,6 +73,9 @@ def issue(
         done = retrains.get(deletion["entry"]["epoch"])
         if deletion["entry"]["detail"] == BY_RETRAIN and done is not None:
             deletion["retrain"] = {"entry": _fields(done), "proof": _proof(leaves, done.seq)}
+        state = next((one for one in published if one.seq > deletion["entry"]["seq"]), None)
+        if state is not None:
+            deletion["state"] = {"entry": _fields(state), "proof": _proof(leaves, state.seq)}
     document["deletions"] = [_in_order(deletion, DELETION) for deletion in document["deletions"]]
     checkpoint = Checkpoint(notes.origin(key.public, document["model_id"], name), len(leaves), auditor.tree.root())
     document["issuer"] = f"mempair_db {__version__}"
@@ -134,6 +140,8 @@ def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None)
         says.require_same(deletion, entry)
         if entry.detail == BY_RETRAIN:
             _require_retrain(deletion, entry, checkpoint, document["model_id"])
+        if "state" in deletion:
+            _require_digest(deletion["state"], entry, checkpoint, document["model_id"])
         good.append(
             f"row {deletion['row']} ({deletion['kind']}): done {deletion['executed']}, {says.promise(deletion)}; "
             f"ledger entry {entry.seq} says the same, carries the key's tag and is under the signed root"
@@ -147,6 +155,12 @@ def remarks(document: Document) -> list[str]:
         f"row {deletion['row']}: that it was asked for at {deletion['requested']} is what the database said"
         for deletion in document["deletions"]
         if deletion["requested"]
+    ]
+    found += [
+        f"row {deletion['row']}: ledger entry {deletion['state']['entry']['seq']} has the digest of the state then, "
+        "which an export made before the state changed again can confirm"
+        for deletion in document["deletions"]
+        if "state" in deletion
     ]
     if document["present_again"]:
         count = document["present_again"]
@@ -166,6 +180,13 @@ def _included(proved: Document, checkpoint: Checkpoint, model_id: int) -> Entry:
     if not merkle.included(leaf, entry.seq - 1, checkpoint.size, proof, checkpoint.root):
         raise errors.VerificationFailed(f"Ledger entry {entry.seq} is not under the signed root.")
     return entry
+
+
+def _require_digest(state: Document, entry: Entry, checkpoint: Checkpoint, model_id: int) -> None:
+    """The state whose digest a receipt names is one after the deletion."""
+    found = _included(state, checkpoint, model_id)
+    if found.kind != "purged" or digest.said(found.detail) is None or found.seq <= entry.seq:
+        raise errors.VerificationFailed(f"Ledger entry {found.seq} has no digest of the state after entry {entry.seq}.")
 
 
 def _require_retrain(deletion: Document, entry: Entry, checkpoint: Checkpoint, model_id: int) -> None:

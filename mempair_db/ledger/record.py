@@ -103,6 +103,13 @@ class Record:
         point("state written")
         self.outcome.figures = self.model.engine.figures()
 
+    def append(self, connection: psycopg.Connection[Any]) -> None:
+        """Write ledger entries about what changes no state, which so stays the one that was attested."""
+        self._ledger.write(connection)
+        self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
+        values = {"model": self.model.id, "ledger_seq": self._ledger.seq, "ledger_hash": self._ledger.head}
+        connection.execute(query("save_ledger"), values)
+
     def _write_lists(self, connection: psycopg.Connection[Any]) -> None:
         """Write receipts, refused rows and ledger entries, and begin new lists."""
         if self._gone:

@@ -108,7 +108,7 @@ def erasures_to_redo(
     missing: list[Erasure] = []
     for model, _, _, shared in found:
         rows = duckdb.execute(
-            'select seq, cast("at" as text), kind, lower(hex(tag)) from read_parquet($file)'
+            f"select seq, cast({verify.moment(duckdb, file)} as text), kind, lower(hex(tag)) from read_parquet($file)"  # noqa: S608
             " where model = $model and seq > $seq and kind in $kinds order by seq",
             {"file": str(file), "model": model, "seq": shared, "kinds": list(ERASURES)},
         ).fetchall()

@@ -234,12 +234,18 @@ def parquet_rows(path: Path | str, model_id: int | None = None) -> Iterator[Row]
     """Read the ledger from an exported Parquet file: the columns of `COLUMNS`, of one model if its number is given."""
     import duckdb  # noqa: PLC0415 - only who reads files needs it
 
-    columns = ", ".join('epoch_us("at")' if column == "at" else f'"{column}"' for column in COLUMNS)
     with duckdb.connect() as duck:
+        columns = ", ".join(f"epoch_us({moment(duck, path)})" if name == "at" else f'"{name}"' for name in COLUMNS)
         statement = f"select {columns} from read_parquet($1) where $2 is null or model_id = $2 order by model_id, seq"  # noqa: S608
         found = duck.execute(statement, [str(path), model_id])
         while chunk := found.fetchmany(CHUNK):
             yield from map(Row._make, chunk)
+
+
+def moment(duck: Any, path: Path | str) -> str:
+    """Return the name of the column with an entry's time; exports before 0.2 called it by a word that SQL reserves."""
+    names = {name for name, *_ in duck.execute("describe from read_parquet($1)", [str(path)]).fetchall()}
+    return "entered_at" if "entered_at" in names else '"at"'
 
 
 def parquet_models(path: Path | str) -> list[tuple[int, str]]:

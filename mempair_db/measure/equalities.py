@@ -2,12 +2,13 @@
 
     constants  =  refer(reference rows)        sums  =  Σ terms(rows)        served  =  fold(solve(sums))
 
-computed from an export with rows. That the learned keys are the table's, `mempair verify` compares in the database.
+computed from an export with rows; and every key that a table of schema mempair holds is that of a row.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mempair_db.database.exact import refer, targets
-from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, Claim
+from mempair_db.ledger import digest
+from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, VOID, Claim
 from mempair_db.offline import names, script
 from mempair_db.offline.folder import BATCH, Offline
 from mempair_db.offline.progress import Bars, silent
@@ -27,8 +29,12 @@ from mempair_db.worker.plan import unusable
 
 CONSTANTS: Final = ("constants", "The constants follow from the reference rows that are there.")
 SUMS: Final = ("sums", "The state is, bit for bit, the one computed from the rows that are there.")
+LEARNED: Final = ("learned keys", "The keys that are learned are those of the rows that are there.")
+DELETED: Final = ("deleted keys", "No table of the model holds the key of a row that is gone; receipts may.")
+DIGEST: Final = ("digest", "The state is the one whose digest the ledger has.")
 SERVED: Final = ("served weights", "What is served follows from the state.")
 CLOSE: Final = 1e-9
+SHOWN: Final = 5
 
 
 def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
@@ -40,20 +46,48 @@ def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
     elif not model.has_rows:
         reason = "the export has no rows; export again with --rows"
     if reason:
-        return [Claim(*claim, SKIPPED, note=reason) for claim in (CONSTANTS, SUMS, SERVED)]
+        return [Claim(*claim, SKIPPED, note=reason) for claim in (CONSTANTS, SUMS, SERVED, LEARNED, DELETED)]
     reference = Reference.from_json(json.loads(row["constants"]))
     stored = Sums.from_bytes(row["sums"], reference.classes, reference.d)
     served = _served(row, reference, stored)
     if row["changes_waiting"]:
         note = f"{row['changes_waiting']} changes wait: run the worker, then export again"
-        return [Claim(*CONSTANTS, OPEN, note=note), Claim(*SUMS, OPEN, note=note), served]
+        return [*(Claim(*claim, OPEN, note=note) for claim in (CONSTANTS, SUMS, LEARNED, DELETED)), served]
+    learnable: Counter[str] = Counter()
     total, references = exact.nothing(reference.classes, reference.d), []
     with bars(f"Adding up the rows of {model.name}", model.surviving_rows) as advance:
         for chunk, marked in _chunks(model):
             total += exact.sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
             references.append(chunk.take(np.flatnonzero(marked).tolist()))
+            learnable.update(chunk.keys)
             advance(len(chunk))
-    return [_constants(row, reference, references), _sums(row, reference, stored, total), served]
+    found = [_constants(row, reference, references), _sums(row, reference, stored, total), served]
+    return [*found, *_keys(model, learnable), _digest(model)]
+
+
+def _digest(model: Offline) -> Claim:
+    """Compute the digest that the last purge published, if the state is still the one it was of."""
+    row = model.row
+    entries = model.ledger.select(["seq", "kind", "detail"]).to_pylist()
+    published = next((one for one in reversed(entries) if one["kind"] not in ("config", "attested")), None)
+    said = digest.said(published["detail"]) if published and published["kind"] == "purged" else None
+    if published is None or said is None:
+        return Claim(*DIGEST, VOID, note="none was published since the state changed last; a purge does it")
+    same = row["digest_salt"] and digest.of_state(row["digest_salt"], row["constants"], row["sums"]) == said
+    return Claim(*DIGEST, HOLDS if same else FAILS, f"entry {published['seq']}", "equal")
+
+
+def _keys(model: Offline, learnable: Counter[str]) -> list[Claim]:
+    """Hold every key that a table of ours has against the rows."""
+    held = pq.read_table(model.folder / "held_keys.parquet", filters=[("model_id", "=", model.row["id"])]).to_pylist()
+    learned = Counter(one["row_key"] for one in held if one["held_in"] == "learned_keys.keys")
+    wrong = sorted((learned - learnable) + (learnable - learned))
+    there = set(pq.read_table(model.rows_file, columns=["row_key"])["row_key"].to_pylist())
+    left = sorted(f"{one['row_key']} in {one['held_in']}" for one in held if one["row_key"] not in there)
+    return [
+        Claim(*claim, FAILS if keys else HOLDS, f"{len(held)} keys", "equal", ", ".join(keys[:SHOWN]))
+        for claim, keys in ((LEARNED, wrong), (DELETED, left))
+    ]
 
 
 def _constants(row: dict[str, Any], stored: Reference, parts: list[Changes]) -> Claim:

@@ -25,7 +25,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "rows_refreshed reference_rows",
         ROWS: "sums uncertainty",
         TIME: "refreshed_at unlearned_at unpurged_since",
-        RANDOM: "ledger_hash attest_salt",
+        RANDOM: "ledger_hash attest_salt digest_salt",
     },
     "curvature": {NOISED: "v r", PUBLIC: "model_id slot"},
     "published": {

@@ -7,8 +7,10 @@
     learned.parquet   the ticks of the rows the epoch still knows; no keys
     rows_<id>.parquet only if asked for: key, features and target of those rows, in tick order. Personal data.
     sums.parquet      every sum of an exact model, with its name; its rows have columns of the user's own names
-    mempair.duckdb    all but the rows as tables, with the views of views.sql
+    held_keys.parquet only with the rows: which keys the tables of schema mempair hold
+    mempair.duckdb    all of it as tables, with the views of views.sql and verify.sql; opens from any folder
     verify.sql        `duckdb < verify.sql` computes the sums anew and verifies the ledger; README says more
+    verify_live.sql   the same on the live server, through DuckDB's postgres extension
 
 Everything streams, a batch at a time; what DuckDB has to sort may spill into the folder, and takes `MEMORY` at most.
 """
@@ -35,22 +37,24 @@ from psycopg.rows import dict_row
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
-from mempair_db.offline import names, script
+from mempair_db.offline import live, names, script
 from mempair_db.offline import route as routes
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.route import Route
 from mempair_db.offline.rowfile import quoted
 from mempair_db.pair.exact import Reference
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MEMORY: Final = "512MB"
 DATABASE: Final = "mempair.duckdb"
 VIEWS: Final = Path(__file__).with_name("views.sql")
 README: Final = Path(__file__).with_name("export.txt")
-TABLES: Final = ("model", "curvature", "request", "ledger", "learned", "sums")
+COMMENTS: Final = Path(__file__).with_name("comments.sql")
+OLDEST: Final = "v1.0.0"  # the storage that the oldest DuckDB we support can read
+TABLES: Final = ("model", "curvature", "request", "ledger", "learned", "sums", "held_keys")
 
 FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
-TIME = pa.timestamp("us", tz="UTC")
+TIME = pa.timestamp("us")  # UTC; with a time zone Python would need pytz to fetch one
 # The columns of model.parquet, by type.
 _COLUMNS: Final = (
     (
@@ -63,8 +67,8 @@ _COLUMNS: Final = (
         "name source_schema source_table target positive loss unlearner on_null on_exhausted constants status reason "
         "server_version promise published",
     ),
-    (pa.float64(), "epsilon delta gamma lambda kappa clip"),
-    (pa.binary(), "tally block checkpoint ledger_hash sums"),
+    (pa.float64(), "epsilon delta gamma chosen_lambda kappa clip"),
+    (pa.binary(), "tally block checkpoint ledger_hash sums digest_salt"),
     (pa.bool_(), "ready"),
     (FLOATS, "anchor theta"),
     (TEXTS, "key_columns features numeric_features text_features"),
@@ -81,6 +85,7 @@ REQUEST = pa.schema(
     ]
 )
 SUMS = pa.schema([("model_id", pa.int64()), ("place", pa.int64()), ("name", pa.string()), ("value", pa.int64())])
+KEYS = pa.schema([("model_id", pa.int64()), ("held_in", pa.string()), ("row_key", pa.string())])
 WINDOW = pa.schema([("model_id", pa.int64()), ("slot", pa.int64()), ("v", FLOATS), ("r", FLOATS)])
 
 
@@ -156,15 +161,19 @@ def _write(
     numbers += [] if name else [number for (number,) in connection.execute(query("offline_former"))]
     size = connection.execute(query("offline_ledger_size"), {"models": numbers}).fetchone()
     entries = int(size[0]) if size else 0
-    with duckdb.connect(str(folder / DATABASE)) as duck:
+    with duckdb.connect(str(folder / DATABASE), config={"storage_compatibility_version": OLDEST}) as duck:
         _limit(duck, folder)
         _store(duck, "model", [{**model, "format": FORMAT} for model in models], MODEL)
         _store(duck, "curvature", window, WINDOW)
         _store(duck, "request", requests, REQUEST)
+        _store(duck, "held_keys", [], KEYS)
         _store(duck, "sums", [line for model in models for line in _sums(model)], SUMS)
         text = sql.SQL(query("offline_ledger")).format(models=sql.Literal(numbers)).as_string(connection)
         with bars("Exporting the ledger", entries) as advance, way.read(duck, text, advance) as stream:
-            duck.execute(f"create table ledger as select * from {stream} order by model_id, seq")  # noqa: S608
+            duck.execute(
+                "create table ledger as select model, model_id, seq, make_timestamp(moment) as entered_at, "  # noqa: S608
+                f"* exclude (model, model_id, seq, moment) from {stream} order by model_id, seq"
+            )
         duck.execute("create table learned (model_id bigint, tick bigint)")
         written = 0
         for model in models:
@@ -174,11 +183,14 @@ def _write(
             found = _rows(connection, way, duck, folder, model, bars) if rows else 0
             _ticks(connection, way, duck, model, found, bars)
             written += found
-        duck.execute(VIEWS.read_text(encoding="utf-8"))
+        for file in (VIEWS, COMMENTS):
+            duck.execute(file.read_text(encoding="utf-8"))
+        duck.execute(script.checks(models, rows))
         for table in TABLES:
             target = quoted(folder / f"{table}.parquet")
             duck.execute(f"copy {table} to {target} (format parquet, compression zstd)")
     (folder / "verify.sql").write_text(script.script(models, rows), encoding="utf-8")
+    (folder / "verify_live.sql").write_text(live.script_of(models), encoding="utf-8")
     (folder / "README").write_text(README.read_text(encoding="utf-8"), encoding="utf-8")
     return Exported(folder, len(models), entries, written, way.name)
 
@@ -202,8 +214,18 @@ def _exact_rows(
         way.read(duck, text, advance) as stream,
     ):
         duck.execute(f"copy (select {chosen} from {stream}) to {quoted(target)} (format parquet)")  # noqa: S608
-    duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
+    _rows_table(duck, model, target)
+    keys = connection.execute(query("offline_held_keys"), {"model": model["id"]}).fetchall()
+    held = [{"model_id": model["id"], "held_in": place, "row_key": key} for place, key in keys]
+    _store(duck, "held_keys", held, KEYS, more=True)
     return int(pq.read_metadata(target).num_rows)
+
+
+def _rows_table(duck: duckdb.DuckDBPyConnection, model: dict[str, Any], file: Path) -> None:
+    """Keep the rows in the database too: a view of the file would work in its folder alone."""
+    table = f"rows_{model['id']}"
+    duck.execute(f"create table {table} as from read_parquet({quoted(file)})")
+    duck.execute(f"comment on table {table} is {script.literal('The rows of ' + model['name'] + '. Personal data.')}")
 
 
 def _sums(model: dict[str, Any]) -> list[dict[str, Any]]:
@@ -234,7 +256,7 @@ def _rows(
     target = folder / f"rows_{model['id']}.parquet"
     with bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance:
         way.write_rows(duck, statement.as_string(connection), target, advance)
-    duck.execute(f"create view rows_{model['id']} as select * from read_parquet('{target.name}')")  # noqa: S608
+    _rows_table(duck, model, target)
     return int(pq.read_metadata(target).num_rows)
 
 
@@ -257,10 +279,13 @@ def _ticks(
         duck.execute(f"insert into learned select * from {stream} order by tick")  # noqa: S608
 
 
-def _store(duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+def _store(
+    duck: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]], schema: pa.Schema, *, more: bool = False
+) -> None:
+    """Make a table of these rows, or add `more` to it."""
     known = [{name: row.get(name) for name in schema.names} for row in rows]
     duck.register("given", pa.Table.from_pylist(known, schema=schema))
-    duck.execute(f'create table "{table}" as select * from given')  # noqa: S608
+    duck.execute(f"insert into {table} from given" if more else f"create table {table} as from given")
     duck.unregister("given")
 
 

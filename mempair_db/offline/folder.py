@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -205,7 +206,9 @@ def read(folder: Path, name: str | None = None) -> Offline:
     if len(chosen) != 1:
         names = ", ".join(row["name"] for row in found)
         raise UnknownModel(f"{folder} has {names}; asked for {name or 'the only one'}.", remedy="Name one of them.")
-    return Offline(folder, script.terms(chosen[0]))  # what the epoch promised, whatever is declared now
+    row = {"lambda": chosen[0]["chosen_lambda"], **chosen[0]}
+    times = {name: at.replace(tzinfo=timezone.utc) for name, at in row.items() if isinstance(at, datetime)}
+    return Offline(folder, script.terms(row | times))  # what the epoch promised, whatever is declared now
 
 
 @contextmanager

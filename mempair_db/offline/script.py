@@ -12,63 +12,50 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
+from pathlib import Path
 from typing import Any, Final
 
 from mempair_db.database.resources import directory
 from mempair_db.pair.encode import CLAMP, TARGET_CLAMP, UNIT, Encoding
 from mempair_db.pair.exact import LARGEST, TABLE_HALF, TABLE_STEP, Reference
 
+CHECKS: Final = Path(__file__).with_name("verify.sql")
 HEAD: Final = """\
 -- Computes every sum of the exported exact models anew and compares; verifies the ledger's chain.
 -- Run it in this folder: duckdb < verify.sql
-create or replace temp table verdict (model varchar, checked varchar, fine boolean, detail varchar);
 """
-LEDGER: Final = """
--- The ledger: numbered without gaps, every body that of its columns, every hash that of its body and the entry before.
-insert into verdict
-select model, 'ledger', coalesce(bool_and(good), true),
-       count(*) || ' entries' || coalesce('; the first wrong one is ' || min(seq) filter (where not good), '')
-from (
-    select model, seq,
-           seq = lag(seq, 1, 0) over chain + 1
-           and body = ledger_body(model_id, seq, "at", kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail)
-           and prev = lag(hash, 1, unhex(repeat('00', 32))) over chain
-           and lower(hex(hash)) = sha256(unhex('02') || prev || body) as good
-    from read_parquet('ledger.parquet')
-    window chain as (partition by model_id order by seq)
-) group by model;
-
--- What the model says of its last entry: a tail that was cut off does not end there.
-insert into verdict
-select m.name, 'ledger''s end', coalesce(m.ledger_hash = l.hash, m.ledger_seq = 0), 'entry ' || m.ledger_seq
-from read_parquet('model.parquet') m
-left join read_parquet('ledger.parquet') l on l.model_id = m.id and l.seq = m.ledger_seq
-where not exists (from read_parquet('ledger.parquet') e where e.model_id = m.id and e.seq > m.ledger_seq)
-union all
-select m.name, 'ledger''s end', false, 'the ledger goes on after entry ' || m.ledger_seq
-from read_parquet('model.parquet') m
-where exists (from read_parquet('ledger.parquet') e where e.model_id = m.id and e.seq > m.ledger_seq);
-"""
+FILES: Final = ("model", "ledger", "sums", "held_keys")
 TAIL: Final = """
+create or replace temp table verdict as from verification;
 select model, checked, case when fine then 'good' else 'WRONG' end as verdict, detail
 from verdict order by model, checked;
 select case when bool_and(fine) then 'Everything holds.'
             else error('Something does not hold: ' || string_agg(concat(model, ': ', checked, ', ', detail), '; ')
-                                                      filter (where not fine)) end as verdict
+                                                      filter (where fine is not true)) end as verdict
 from verdict;
 """
 
 
 def script(models: Sequence[dict[str, Any]], with_rows: bool) -> str:
-    """Return the script for an export of these models."""
-    macros = (directory("sql") / "duckdb" / "ledger.sql").read_text(encoding="utf-8")
-    parts = [HEAD, macros, LEDGER]
-    parts += [
-        _model(model, Reference.from_json(json.loads(model["constants"])))
-        for model in models
-        if with_rows and is_exact(model) and model["constants"] is not None
-    ]
-    return "".join([*parts, TAIL])
+    """Return the script for an export of these models: its files as views, the checks, and the verdict."""
+    files = [*FILES, *(f"rows_{model['id']}" for model in _computed(models, with_rows))]
+    views = [f"create or replace temp view {file} as from read_parquet('{file}.parquet');\n" for file in files]
+    checked = checks(models, with_rows).replace("create or replace ", "create or replace temp ")
+    return "".join([HEAD, *views, checked, TAIL])
+
+
+def checks(models: Sequence[dict[str, Any]], with_rows: bool) -> str:
+    """Return macros and views, among them `verification`, over the tables of an export."""
+    parts = [file.read_text(encoding="utf-8") for file in (directory("sql") / "duckdb" / "ledger.sql", CHECKS)]
+    found = ["from verify_ledger"]
+    for model in _computed(models, with_rows):
+        parts.append(_model(model, Reference.from_json(json.loads(model["constants"]))))
+        found += [f"from verify_sums_{model['id']}", f"from verify_keys_{model['id']}"]
+    return "\n".join([*parts, f"create or replace view verification as\n{' union all '.join(found)};\n"])
+
+
+def _computed(models: Sequence[dict[str, Any]], with_rows: bool) -> list[dict[str, Any]]:
+    return [model for model in models if with_rows and is_exact(model) and model["constants"] is not None]
 
 
 def is_exact(model: dict[str, Any]) -> bool:
@@ -123,14 +110,15 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     sums = ["sum(1)", "sum(outside)", "sum(unknown)", "sum(yq * yq)", *(f"sum(u * k{i})" for i in range(reference.d))]
     sums += [f"sum(w * k{i} * k{j})" for i, j in combinations_with_replacement(range(reference.d), 2)]
     listed = ",\n        ".join(f"coalesce({one}, 0)::bigint" for one in sums)
-    model_name = literal(model["name"])
+    number = model["id"]
+    usable = _usable(model, reference, numbers, texts, name(target))
     return f"""
 -- {json.dumps(model["name"])}: every row becomes integers (k), its score z at the reference weights, its terms u and w.
-create or replace temp table computed as
+create or replace view computed_{number} as
 with quantised as materialized (
     select *, {", ".join([*quantised, _target(reference, name(target))])}
-    from read_parquet('rows_{model["id"]}.parquet')
-    where {_usable(model, reference, numbers, texts, name(target))}
+    from rows_{number}
+    where {usable}
 ), coded as materialized (
     select {name(target)} as y, yq, ({outside})::bigint as outside, ({unknown})::bigint as unknown, {", ".join(coded)}
     from quantised
@@ -143,19 +131,48 @@ with quantised as materialized (
         {listed}] as values from terms
 )
 select unnest(values) as computed, generate_subscripts(values, 1) as place from total;
+{_compared(number, literal(model["name"]), usable)}"""  # noqa: S608
 
-insert into verdict
-select {model_name}, 'sums', bool_and(s.value is not distinct from c.computed) and m.changes_waiting = 0,
-       case when m.changes_waiting > 0
-            then m.changes_waiting || ' changes were waiting: let a worker apply them, and export again'
+
+def _compared(number: int, model: str, usable: str) -> str:
+    """Return the checks of one model: sums and keys against those of the rows."""
+    waiting = "' changes were waiting: let a worker apply them, and export again'"
+    return f"""
+create or replace view verify_sums_{number} as
+select {model} as model, 'sums' as checked,
+       bool_and(s.value is not distinct from c.computed) and m.changes_waiting = 0 as fine,
+       case when m.changes_waiting > 0 then m.changes_waiting || {waiting}
             when bool_and(s.value is not distinct from c.computed)
             then count(*) || ' sums are those of the rows, bit for bit'
             else count(*) filter (where s.value is distinct from c.computed) || ' sums differ, the first is ' ||
                  arg_min(concat(s.name, ': stored ', s.value, ', computed ', c.computed), place)
-                     filter (where s.value is distinct from c.computed) end
-from (select * from read_parquet('sums.parquet') where model_id = {model["id"]}) s
-full join computed c using (place)
-cross join (select changes_waiting from read_parquet('model.parquet') where id = {model["id"]}) m
+                     filter (where s.value is distinct from c.computed) end as detail
+from (select * from sums where model_id = {number}) s
+full join computed_{number} c using (place)
+cross join (select changes_waiting from model where id = {number}) m
+group by m.changes_waiting;
+
+-- The learned keys are those of the rows; no other table holds a key of a row that is not there.
+create or replace view verify_keys_{number} as
+select {model} as model, 'keys' as checked, count(*) filter (where not good) = 0 and m.changes_waiting = 0 as fine,
+       case when m.changes_waiting > 0 then m.changes_waiting || {waiting}
+            when count(*) filter (where not good) = 0 then count(*) || ' keys are those of the rows'
+            else count(*) filter (where not good) || ' keys are not as the rows have them: '
+                 || string_agg(row_key || coalesce(' in ' || held_in, ' is not learned'), ', ' order by row_key)
+                    filter (where not good and place <= 5) end as detail
+from (
+    select row_key, held_in, good, row_number() over (partition by good order by row_key) as place
+    from (
+        select coalesce(h.row_key, r.row_key) as row_key, h.held_in, coalesce(h.times = 1 and r.usable, false) as good
+        from (select row_key, held_in, count(*) as times from held_keys
+              where model_id = {number} and held_in = 'learned_keys.keys' group by all) h
+        full join (select row_key, true as usable from rows_{number} where {usable}) r using (row_key)
+        union all
+        select h.row_key, h.held_in, r.row_key is not null
+        from held_keys h left join rows_{number} r using (row_key)
+        where h.model_id = {number} and h.held_in <> 'learned_keys.keys'
+    )
+) cross join (select changes_waiting from model where id = {number}) m
 group by m.changes_waiting;
 """  # noqa: S608
 

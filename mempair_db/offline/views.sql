@@ -1,9 +1,9 @@
--- Views over an export: open mempair.duckdb with DuckDB in the export's folder and query them.
+-- Views over an export: open mempair.duckdb with DuckDB, from any folder, and query them.
 -- Budgets are integers in units of 1e-12 rho, as in the ledger; columns named rho are in rho.
 
 -- What was learned, forgotten and spent each day, and the share of the epoch's budget spent by its end.
 create or replace view spending_per_day as
-select model, cast("at" as date) as day, epoch,
+select model, cast(entered_at as date) as day, epoch,
        sum(rows) filter (where kind = 'learned') as learned,
        count(*) filter (where kind = 'unlearned' and rho > 0) as deletions_by_noise,
        count(*) filter (where kind = 'unlearned' and rho = 0) as deletions_by_retrain,
@@ -11,12 +11,12 @@ select model, cast("at" as date) as day, epoch,
        sum(rho) / 1e12 as rho,
        max(rho_spent) / max(rho_cap) as share_spent
 from ledger
-group by model, cast("at" as date), epoch
+group by model, cast(entered_at as date), epoch
 order by model, day, epoch;
 
 -- One row an epoch: how long it was, what it served, how it ended.
 create or replace view deletions_per_epoch as
-select model, epoch, min("at") as began, max("at") as latest, max(clock) as clock,
+select model, epoch, min(entered_at) as began, max(entered_at) as latest, max(clock) as clock,
        sum(rows) filter (where kind = 'learned') as learned,
        count(*) filter (where kind = 'unlearned' and rho > 0) as deletions_by_noise,
        count(*) filter (where kind = 'unlearned' and rho = 0) as deletions_by_retrain,
@@ -28,7 +28,7 @@ order by model, epoch;
 
 -- Every deletion in order, with what it left of the budget.
 create or replace view deletions as
-select model, seq, "at", epoch, clock, rho / 1e12 as rho, rho_spent / 1e12 as rho_spent, rho_cap / 1e12 as rho_cap,
+select model, seq, entered_at, epoch, clock, rho / 1e12 as rho, rho_spent / 1e12 as rho_spent, rho_cap / 1e12 as rho_cap,
        case when kind = 'cancelled' then 'never learned, cost nothing'
             when rho > 0 then 'certified noise' else 'exact retrain' end as served_by
 from ledger
@@ -48,7 +48,7 @@ order by model, day;
 
 -- How far apart a model's entries are: long gaps are times when nothing was applied.
 create or replace view gaps as
-select model, seq, kind, "at", "at" - lag("at") over (partition by model order by seq) as since_the_entry_before
+select model, seq, kind, entered_at, entered_at - lag(entered_at) over (partition by model order by seq) as since_the_entry_before
 from ledger;
 
 -- What is still open, as of the export.
@@ -59,4 +59,4 @@ from model;
 
 -- Retrains: what each replayed, and why.
 create or replace view retrains as
-select model, seq, "at", epoch, rows, detail from ledger where kind = 'retrained';
+select model, seq, entered_at, epoch, rows, detail from ledger where kind = 'retrained';

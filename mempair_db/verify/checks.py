@@ -35,6 +35,7 @@ from mempair_db.verify import explain, snapshot
 from mempair_db.verify.marks import Marks
 from mempair_db.verify.snapshot import Rows, Snapshot
 from mempair_db.worker import certified
+from mempair_db.worker.changes import DELETE
 from mempair_db.worker.reference import Left
 
 CLOSE: Final = 1e-9  # weights that another machine has computed
@@ -124,6 +125,18 @@ def _checks(taken: Snapshot, rows: Rows) -> Iterator[Check]:
     elif taken.published["weights"] is not None:
         yield Check("served", False, "weights are published, though the model has no state")
     yield _learned(taken, rows)
+    yield _keys(taken, rows)
+
+
+def _keys(taken: Snapshot, rows: Rows) -> Check:
+    """Look for the key of a row that is gone in every table of ours; receipts are about such rows."""
+    waiting = taken.waiting
+    leaving = {key for key, op in zip(waiting.changes.keys, waiting.changes.op.tolist(), strict=True) if op == DELETE}
+    left = sorted(taken.held.keys() - rows.seen - leaving) if not waiting.truncated else []
+    if not left:
+        return Check("keys", True, f"none of the {len(taken.held)} other keys in our tables is of a row that is gone")
+    shown = ", ".join(f"{key} in {taken.held[key]}" for key in left[: explain.SHOWN])
+    return Check("keys", False, f"{len(left)} keys are of rows that are gone: {shown}")
 
 
 def _schema(taken: Snapshot) -> Check:

@@ -54,13 +54,14 @@ class Rows:
     total: Sums | None
     marks: Marks = field(default_factory=Marks)
     rejected: int = 0
+    seen: set[str] = field(default_factory=set)  # of the keys that other tables of ours hold
     references: list[tuple[str, Any, Any, float]] = field(default_factory=list)  # key, numbers, texts, target
 
     def __add__(self, other: Rows) -> Rows:
         """Return both parts together."""
         total = None if self.total is None or other.total is None else self.total + other.total
         marks, rejected = self.marks + other.marks, self.rejected + other.rejected
-        return Rows(total, marks, rejected, self.references + other.references)
+        return Rows(total, marks, rejected, self.seen | other.seen, self.references + other.references)
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Snapshot:
     stored_rows: int
     references: dict[str, int]  # fingerprints of the reference rows
     learned: Marks
+    held: dict[str, str]  # other keys in tables of ours, and where
     waiting: Waiting
 
     @property
@@ -89,10 +91,11 @@ class Snapshot:
             chunk, rejected = reference_rows.usable(model, rows)
             prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
             marks = mark(chunk.keys, prints)
-            if reference is None:
-                return Rows(None, marks, len(rejected), self._references_in(chunk, prints)), len(rows)
-            part = sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
-            return Rows(part, marks, len(rejected), self._references_in(chunk, prints)), len(rows)
+            seen = self.held.keys() & {*chunk.keys, *(key for key, _ in rejected)} if self.held else set()
+            part = None
+            if reference is not None:
+                part = sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
+            return Rows(part, marks, len(rejected), seen, self._references_in(chunk, prints)), len(rows)
 
         total = Rows(None if reference is None else nothing(reference.classes, reference.d))
         for part, rows in each_chunk(self.connection, model, dsn, work):
@@ -138,7 +141,9 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     learned = Marks()
     for keys, prints in each_learned(connection, model_id):
         learned += mark(keys, prints)
-    return Snapshot(connection, model, features, row, stored, references, learned, read_queue(connection, model))
+    held = dict(connection.execute(query("verify_keys"), {"model": model_id}).fetchall())
+    waiting = read_queue(connection, model)
+    return Snapshot(connection, model, features, row, stored, references, learned, held, waiting)
 
 
 def read_queue(connection: psycopg.Connection[Any], model: Model) -> Waiting:

@@ -20,6 +20,7 @@ from psycopg.errors import LockNotAvailable
 
 from mempair_db.database import models
 from mempair_db.database.queries import query
+from mempair_db.ledger import digest
 from mempair_db.ledger.record import Record
 
 PURGE_AFTER: Final = 5.0  # seconds that an erased payload may stay in the queue's pages
@@ -123,7 +124,7 @@ def _enter(connection: psycopg.Connection[Any], model_id: int, started: datetime
         if model is None:
             return False
         record = Record(model)
-        record.enter("purged", detail="queue tables truncated")
-        record.write(connection)
+        record.enter("purged", detail="queue tables truncated" + digest.publish(connection, model_id))
+        record.append(connection)
         connection.execute(query("purged"), {"model": model_id, "started": started})
     return True

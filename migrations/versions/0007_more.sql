@@ -88,3 +88,7 @@ comment on table mempair.fleet_shard is 'On a fleet''s coordinator: each shard''
 
 alter table mempair.receipt add column everywhere_at timestamptz;
 comment on column mempair.receipt.everywhere_at is 'In a fleet: when every shard had published a model without the row; NULL: not yet.';
+
+-- Digests of the state that a purge publishes.
+alter table mempair.state add column digest_salt bytea;
+comment on column mempair.state.digest_salt is 'What opens the digest of this state that the last purge entered; it goes when the state does.';

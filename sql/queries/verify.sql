@@ -16,3 +16,7 @@ select l.keys, l.prints from mempair.learned_keys l where l.model_id = %(model)s
 -- verify_schema --
 -- DDL that changed what the extractors yield, or NULL.
 select mempair.schema_changes(%(model)s)
+
+-- verify_keys --
+-- Keys that our tables hold, beside the learned ones.
+select h.row_key, h.held_in from mempair.held_keys(%(model)s) h where h.held_in <> 'learned_keys.keys'

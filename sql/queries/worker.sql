@@ -134,14 +134,25 @@ update mempair.state set
     theta = %(theta)s, tally = %(tally)s, block = %(block)s,
     checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
     deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s,
-    sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null
+    sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null, digest_salt = null
 where model_id = %(model)s
+
+-- save_ledger --
+update mempair.state set ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s where model_id = %(model)s
+
+-- state_to_digest --
+-- What the digest of an exact model's state is made of, and the salt, if this state has one already.
+select m.constants::text, s.sums, s.digest_salt from mempair.model m join mempair.state s on s.model_id = m.id
+where m.id = %(model)s and s.sums is not null
+
+-- keep_salt --
+update mempair.state set digest_salt = %(salt)s where model_id = %(model)s
 
 -- blank_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
     block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
-    ledger_hash = %(ledger_hash)s, sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null
+    ledger_hash = %(ledger_hash)s, sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null, digest_salt = null
 where model_id = %(model)s
 
 -- publish --
@@ -252,7 +263,7 @@ update mempair.state set
     rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s, uncertainty = %(uncertainty)s,
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
-    largest = 0, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s, attest_salt = null
+    largest = 0, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s, attest_salt = null, digest_salt = null
 where model_id = %(model)s
 
 -- save_failure --

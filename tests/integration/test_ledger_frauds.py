@@ -12,10 +12,14 @@ import psycopg
 import pytest
 
 from mempair_db import errors
-from mempair_db.ledger import checkpoints, keys, notes, receipts, verify
+from mempair_db.database.connect import connect
+from mempair_db.ledger import checkpoints, digest, keys, notes, receipts, verify
 from mempair_db.ledger.entry import GENESIS, Entry, chain, make_tag
 from mempair_db.ledger.notes import Checkpoint
 from mempair_db.offline.export import export
+from mempair_db.offline.folder import read
+from mempair_db.worker import batch
+from mempair_db.worker.purge import purge
 from tests.conftest import Run
 from tests.world import SHOP, World
 
@@ -121,6 +125,52 @@ def test_a_deletion_served_by_a_retrain_has_a_receipt_that_proves_the_retrain(sh
     document = issue(shop, "1300")
     assert document["deletions"][0]["retrain"]["entry"]["kind"] == "retrained"
     assert receipts.check(document, [KEY.public], "1300")
+
+
+def test_an_exact_models_receipt_names_the_entry_with_the_states_digest(shop: World, tmp_path: Path) -> None:
+    (deletion,) = issue(shop)["deletions"]
+    if shop.one("select unlearner from mempair.model") != "exact":
+        assert "state" not in deletion
+        return
+    entry = deletion["state"]["entry"]
+    assert entry["seq"] == deletion["state_digest_in_entry"] > deletion["entry"]["seq"]
+    # An auditor computes it from the rows of an export, and the salt that lasts as long as the state.
+    export(shop.dsn, tmp_path / "e", rows=True)
+    model = read(tmp_path / "e").row
+    assert digest.said(entry["detail"]) == digest.of_state(model["digest_salt"], model["constants"], model["sums"])
+    document = issue(shop)
+    document["deletions"][0]["state"] = {**document["deletions"][0], "proof": document["deletions"][0]["proof"]}
+    document["signature"] = notes.sign(receipts._digest_text(document), KEY)
+    with pytest.raises(errors.VerificationFailed, match="has no digest of the state after"):
+        receipts.check(document, [KEY.public])
+    # The next change takes the salt away, and with it what the digest could tell of a row.
+    shop("delete from shop where id = 1399")
+    with psycopg.connect(shop.dsn) as connection:
+        batch.prepare(connection)
+        batch.apply_batch(connection, 1)
+    assert shop.one("select digest_salt is null from mempair.state")
+    assert shop.execute("select * from mempair.verify_odometer()") == []
+
+
+def test_a_state_that_was_exchanged_after_its_digest_was_published_is_found(world: World) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 1500)
+    world.work()
+    world("delete from shop where id = 1400")
+    world.work()
+    assert world.execute("select * from mempair.verify_odometer()") == []
+    world("update mempair.state set sums = set_byte(sums, 40, 255 - get_byte(sums, 40))")
+    ((_, _, problem),) = world.execute("select * from mempair.verify_odometer()")
+    assert problem == "the model's state is not the one whose digest it has"
+
+
+def test_a_purge_leaves_an_attested_state_attested(shop: World) -> None:
+    shop("select mempair.attest_state('churn')")
+    with connect(shop.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        assert purge(connection, 1)
+    assert shop.execute("select * from mempair.verify_odometer()") == []
+    assert shop.one("select mempair.state_is_attested(1)")
 
 
 def test_the_command_says_whose_key_it_believed_and_a_forgers_receipt_fails(

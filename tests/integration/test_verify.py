@@ -75,7 +75,7 @@ def silently(world: World, superuser: Callable[[str], str], statement: str) -> N
 def test_an_honest_model_is_what_its_rows_make_of_it_before_and_after_what_waits(shop: World) -> None:
     report = check(shop)
     assert report.fine, report
-    assert {found.check for found in report.checks} == {"schema", "constants", "sums", "served", "learned"}
+    assert {found.check for found in report.checks} == {"schema", "constants", "sums", "served", "learned", "keys"}
     shop("delete from shop where id <= 30", "update shop set age = age + 1 where id between 100 and 140")
     shop.fill(3001, 3100)
     shop("delete from shop where id = 3001", "insert into shop values (5000, null, null, 'NaN', 'n', true)")
@@ -173,6 +173,14 @@ def test_a_reference_row_that_nobody_has_is_caught(shop: World) -> None:
 def test_a_learned_key_that_was_planted_is_caught(shop: World) -> None:
     shop("insert into mempair.learned_keys (model_id, bucket, keys, prints) values (1, 3, '{99999}', '{1}')")
     assert "99999" in wrong(shop)["learned"]
+
+
+def test_the_key_of_a_row_that_is_gone_is_found_in_whatever_table_holds_it(shop: World) -> None:
+    shop("insert into mempair.rejected (model_id, row_key, reason) values (1, '88888', 'planted')")
+    shop("create table mempair.later (model_id integer, row_key text)", "insert into mempair.later values (1, '77777')")
+    assert "77777 in later.row_key, 88888 in rejected.row_key" in wrong(shop)["keys"]
+    ((_, fine, detail),) = shop.execute("select * from mempair.verify_model('churn') where \"check\" = 'keys'")
+    assert (fine, "2 keys of rows that are gone: 77777 in later.row_key" in detail) == (False, True)
 
 
 @pytest.mark.parametrize(

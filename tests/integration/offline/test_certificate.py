@@ -133,7 +133,7 @@ def test_a_commitment_covers_every_column_of_the_state(make_shop: Callable[..., 
     shop.delete(3)
     shop.execute("select mempair.attest_state('churn')")
     # What every entry of the ledger or every purge changes belongs to no version of the state.
-    passing = ("model_id", "version", "ledger_seq", "ledger_hash", "attest_salt", "unpurged_since")
+    passing = ("model_id", "version", "ledger_seq", "ledger_hash", "attest_salt", "digest_salt", "unpurged_since")
     columns = {column for column in STORED["state"] if column not in passing}
     others = {"bytea": "'\\x01'", "ARRAY": "array[1]", "timestamp with time zone": "now()"}
     with psycopg.connect(shop.dsn) as connection:

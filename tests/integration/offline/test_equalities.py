@@ -55,7 +55,17 @@ def test_every_claim_of_an_honest_exact_model_holds_and_the_page_says_so_first(s
     model = read(tmp_path / "e")
     result = audit(model)
     assert {claim.name for claim in result.claims} == {
-        *("ledger", "served", "purged", "constants", "sums", "served weights"),
+        *(
+            "ledger",
+            "served",
+            "purged",
+            "constants",
+            "sums",
+            "served weights",
+            "learned keys",
+            "deleted keys",
+            "digest",
+        ),
     }
     assert result.unproven == [], result.unproven
     page = render(model, result)
@@ -75,6 +85,10 @@ def test_every_claim_of_an_honest_exact_model_holds_and_the_page_says_so_first(s
             "served weights",
         ),
         ("ledger", "delete from t where seq = (select max(seq) from t)", "ledger"),
+        ("held_keys", "delete from t where row_key = '17' and held_in = 'learned_keys.keys'", "learned keys"),
+        ("held_keys", "insert into t select 1, 'learned_keys.keys', '17'", "learned keys"),
+        ("held_keys", "insert into t select 1, 'rejected.row_key', '5'", "deleted keys"),
+        ("model", "update t set constants = constants || ' '", "digest"),
     ],
 )
 def test_an_export_that_was_edited_fails_its_audit(

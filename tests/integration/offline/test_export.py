@@ -32,6 +32,7 @@ def test_rows_leave_only_when_asked_for(shop: Any, tmp_path: Path) -> None:
         *(
             "README",
             "curvature.parquet",
+            "held_keys.parquet",
             "learned.parquet",
             "ledger.parquet",
             "mempair.duckdb",
@@ -39,6 +40,7 @@ def test_rows_leave_only_when_asked_for(shop: Any, tmp_path: Path) -> None:
             "request.parquet",
             "sums.parquet",
             "verify.sql",
+            "verify_live.sql",
         )
     ]
     assert pq.read_schema(tmp_path / "e" / "learned.parquet").names == ["model_id", "tick"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from mempair_db.ledger import merkle
+from mempair_db.offline import route
 from mempair_db.offline.export import export
 from tests.integration.test_verify_sql import DECLARED, RANDOM, fill
 from tests.world import World
@@ -93,6 +98,9 @@ def test_rows_have_the_users_own_names_and_types(exported: Path) -> None:
         ("ledger", "delete from t where seq = 2", "ledger"),
         ("ledger", "delete from t where seq = (select max(seq) from t)", "ledger's end"),
         ("model", "update t set changes_waiting = 3", "sums"),
+        ("held_keys", "update t set row_key = '5' where held_in like 'learned%' and row_key = '17'", "keys"),
+        ("held_keys", "insert into t select 1, 'rejected.row_key', '5'", "keys"),
+        ("model", "update t set constants = constants || ' '", "digest"),
     ],
 )
 def test_an_export_that_was_edited_by_hand_does_not_verify(
@@ -107,4 +115,67 @@ def test_without_rows_the_ledger_is_verified_all_the_same(
     exported: Path, world: World, run: Callable[[Path], Verdicts], tmp_path: Path
 ) -> None:
     export(world.dsn, tmp_path / "less")
-    assert set(run(tmp_path / "less")) == {"ledger", "ledger's end"}
+    assert set(run(tmp_path / "less")) == {"ledger", "ledger's end", "digest"}
+
+
+@pytest.fixture
+def opened(exported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The database of an export, from another folder, in a session with another time zone."""
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect(str(exported / "mempair.duckdb"), read_only=True) as duck:
+        duck.execute("set timezone = 'Asia/Kathmandu'")
+        yield duck
+
+
+def test_the_database_verifies_itself_from_any_folder(opened: duckdb.DuckDBPyConnection) -> None:
+    found = opened.execute("from verification").fetchall()
+    assert {checked for _, checked, _, _ in found} == {"ledger", "ledger's end", "digest", "sums", "keys"}
+    assert all(fine for _, _, fine, _ in found), found
+    assert opened.execute("select count(*) from rows_1").fetchall() == [(698,)]
+    assert opened.execute("select value from sums where name = 'n'").fetchall() == [(698,)]
+
+
+def test_the_merkle_root_in_sql_is_the_one_that_checkpoints_sign(
+    opened: duckdb.DuckDBPyConnection, world: World
+) -> None:
+    bodies = [body for (body,) in world.execute("select body from mempair.ledger order by seq")]
+    for size in range(1, len(bodies) + 1):
+        tree = merkle.Tree()
+        for body in bodies[:size]:
+            tree.add(merkle.leaf_hash(body))
+        found = opened.execute("select root from merkle_root('it''s', $1)", [size]).fetchall()
+        assert found == [(base64.b64encode(tree.root()).decode(),)]
+
+
+def test_every_table_says_what_it_is_and_no_name_needs_quotes(opened: duckdb.DuckDBPyConnection) -> None:
+    tables = opened.execute("select table_name, comment from duckdb_tables()").fetchall()
+    assert [table for table, comment in tables if not comment] == []
+    columns = opened.execute("select table_name, column_name, data_type from duckdb_columns() where not internal")
+    for table, column, kind in columns.fetchall():
+        assert "TIME ZONE" not in kind, f"{table}.{column} would need pytz"
+        if not table.startswith("rows_"):
+            opened.execute(f"select {column} from {table} limit 1").fetchall()  # reserved words do not parse
+
+
+def test_an_older_duckdb_can_read_the_database(exported: Path) -> None:
+    head = (exported / "mempair.duckdb").read_bytes()[:24]
+    assert head[8:12] == b"DUCK"
+    assert int.from_bytes(head[12:20], "little") == 64  # the storage of DuckDB 0.10 to 1.1
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec(route.EXTENSION) is None or route.extension() is None,
+    reason="no duckdb-extension-postgres-scanner of exactly DuckDB's version is installed",
+)
+def test_the_same_checks_run_on_the_live_server(exported: Path, world: World) -> None:
+    def found() -> dict[str, bool]:
+        with duckdb.connect() as duck:
+            duck.execute(f"load '{route.extension()}'")
+            duck.execute(f"attach '{world.dsn}' as live (type postgres, read_only)")
+            with contextlib.suppress(duckdb.Error):
+                duck.execute((exported / "verify_live.sql").read_text())
+            return {checked: fine for _, checked, fine, _ in duck.execute("from verdict").fetchall()}
+
+    assert found() == dict.fromkeys(("ledger", "ledger's end", "digest", "sums", "keys"), True)
+    world("alter table t disable trigger user", "update t set b = 77 where id = 11")
+    assert not found()["sums"]
