@@ -235,15 +235,20 @@ declare
     place record;
 begin
     for place in
-        select c.relname, a.attname, case when a.atttypid = 'text[]'::regtype then 'unnest(t.%1$I)' else 't.%1$I' end as keys
+        select c.relname, a.attname, a.atttypid = 'text[]'::regtype as several
         from pg_attribute a
         join pg_class c on c.oid = a.attrelid and c.relkind = 'r' and c.relnamespace = 'mempair'::regnamespace
         join pg_attribute m on m.attrelid = c.oid and m.attname = 'model_id' and not m.attisdropped
         where a.attname in ('row_key', 'keys') and not a.attisdropped and c.relname <> 'receipt'
         order by c.relname, a.attname
     loop
-        return query execute format('select %L::text, %s from mempair.%I t where t.model_id = $1',
-            place.relname || '.' || place.attname, format(place.keys, place.attname), place.relname) using model_id;
+        if place.several then
+            return query execute format('select %L::text, unnest(t.%I) from mempair.%I t where t.model_id = $1',
+                                        place.relname || '.' || place.attname, place.attname, place.relname) using model_id;
+        else
+            return query execute format('select %L::text, t.%I from mempair.%I t where t.model_id = $1',
+                                        place.relname || '.' || place.attname, place.attname, place.relname) using model_id;
+        end if;
     end loop;
 end $$;
 
