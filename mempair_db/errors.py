@@ -120,6 +120,12 @@ class NotAClassifier(MempairError):
     sqlstate = "MP106"
 
 
+class VersionGone(MempairError):
+    """This version of the model cannot be published."""
+
+    sqlstate = "MP107"
+
+
 class AppendOnly(MempairError):
     """The ledger is append-only."""
 

@@ -2,11 +2,13 @@
 
 -- `condition` is SQL about the table's columns, such as 'id > 1000'; NULL means all rows. Log loss is in nats. Of rows that
 -- the model has learned the figures are a little too good; name others to be sure: evaluate('churn', 'signed_up > ''2026-01-01''').
+-- `which` rows: 'all' that have a label; 'unlearned', those of them that the model has not learned (they wait, were refused, or were
+-- there before a model that was not backfilled); 'unlabelled', of which only the predictions can be told.
 -- It runs with the caller's own rights, for the condition is the caller's own SQL.
-create or replace function mempair.evaluate(model_name text, condition text default null)
+create or replace function mempair.evaluate(model_name text, condition text default null, which text default 'all')
 returns table (
     rows bigint, unpredicted bigint, log_loss float8, base_log_loss float8, accuracy float8, auc float8, brier float8,
-    r2 float8, mae float8, rmse float8, calibration jsonb
+    r2 float8, mae float8, rmse float8, calibration jsonb, confusion jsonb
 )
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -18,9 +20,17 @@ begin
     if published.ready is not true then
         perform mempair.refuse_not_ready(model, published);
     end if;
+    if which is null or which not in ('all', 'unlearned', 'unlabelled') then
+        raise exception 'parameter which cannot be %', quote_nullable(which)
+            using errcode = 'MP001', hint = 'It is ''all'', ''unlearned'' or ''unlabelled''.';
+    end if;
     scored := mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id),
-                                    coalesce('(' || condition || E'\n)', 'true'));
-    return query execute format(case model.loss when 'logistic' then mempair.classifier_figures() else mempair.regression_figures() end, scored)
+        coalesce('(' || condition || E'\n)', 'true') || case when which = 'unlearned' then format(
+            ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
+            model.id) else '' end);
+    return query execute format(case when which = 'unlabelled' then mempair.unlabelled_figures()
+                                     when model.loss = 'logistic' then mempair.classifier_figures()
+                                     else mempair.regression_figures() end, scored)
         using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
               published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
 end $$;
@@ -51,8 +61,27 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
            f.accuracy, (f.places - f.positives * (f.positives + 1) / 2) / nullif(f.positives * (f.rows - f.positives), 0), f.brier,
            null::float8, null::float8, null::float8,
            (select jsonb_agg(jsonb_build_object('decile', d.decile, 'rows', d.rows, 'predicted', d.predicted, 'observed', d.observed)
-                             order by d.decile) from deciles d)
+                             order by d.decile) from deciles d),
+           (select jsonb_agg(jsonb_build_object('actual', c.yes, 'predicted', c.predicted, 'rows', c.rows) order by c.yes, c.predicted)
+            from (select s.yes, s.p >= 0.5 as predicted, count(*) as rows from scored s where s.p is not null group by 1, 2) as c)
     from figures f
+    $$
+$figures$;
+
+-- What is predicted for rows whose target is not known yet.
+create or replace function mempair.unlabelled_figures() returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $figures$
+    select $$
+    with scored as (
+        select s.p, ntile(10) over (order by s.p nulls last) as decile from (%s) as s(y, p) where s.y is null
+    ), deciles as (
+        select d.decile, count(d.p) as rows, avg(d.p) as predicted from scored d where d.p is not null group by d.decile
+    )
+    select count(f.p), count(*) - count(f.p), null::float8, null::float8, null::float8, null::float8, null::float8,
+           null::float8, null::float8, null::float8,
+           (select jsonb_agg(jsonb_build_object('decile', d.decile, 'rows', d.rows, 'predicted', d.predicted) order by d.decile)
+            from deciles d), null::jsonb
+    from scored f
     $$
 $figures$;
 
@@ -67,7 +96,54 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     select count(f.p), count(*) - count(f.p), null::float8, null::float8, null::float8, null::float8, null::float8,
            1 - avg((f.y - f.p) ^ 2) / nullif(var_pop(f.y) filter (where f.p is not null), 0), avg(abs(f.y - f.p)), sqrt(avg((f.y - f.p) ^ 2)),
            (select jsonb_agg(jsonb_build_object('decile', d.decile, 'rows', d.rows, 'predicted', d.predicted, 'observed', d.observed)
-                             order by d.decile) from deciles d)
+                             order by d.decile) from deciles d), null::jsonb
     from scored f
     $$
+$figures$;
+
+-- Two models of one table on the same rows, in one pass: what each loses, how it ranks, and how often they disagree (of
+-- regressions: by how much, on average). It runs with the caller's own rights.
+create or replace function mempair.compare(first_model text, second_model text, condition text default null)
+returns table (
+    rows bigint, unpredicted bigint, first_loss float8, second_loss float8, first_auc float8, second_auc float8, disagreement float8
+)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    a mempair.model := mempair.find_model(first_model);
+    b mempair.model := mempair.find_model(second_model);
+begin
+    if a.source <> b.source then
+        raise exception 'models % and % read different tables, % and %', quote_literal(a.name), quote_literal(b.name), a.source, b.source
+            using errcode = 'MP001', hint = 'Compare two models of one table.';
+    elsif (a.target, a.positive, a.loss = 'logistic') is distinct from (b.target, b.positive, b.loss = 'logistic') then
+        raise exception 'models % and % predict different things: % and %', quote_literal(a.name), quote_literal(b.name),
+            quote_ident(a.target) || coalesce(' = ' || quote_literal(a.positive), ''),
+            quote_ident(b.target) || coalesce(' = ' || quote_literal(b.positive), '')
+            using errcode = 'MP001', hint = 'Compare two models of one target.';
+    end if;
+    perform mempair.served(a);
+    perform mempair.served(b);
+    return query execute format($query$
+        with scored as (
+            select t.y, t.y > 0 as yes, t.a, t.b, greatest(least(t.a, 1 - 1e-15), 1e-15) as inner_a, greatest(least(t.b, 1 - 1e-15), 1e-15) as inner_b,
+                   rank() over (partition by t.a + t.b is null order by t.a) + (count(*) over (partition by t.a + t.b is null, t.a) - 1) / 2.0 as a_place,
+                   rank() over (partition by t.a + t.b is null order by t.b) + (count(*) over (partition by t.a + t.b is null, t.b) - 1) / 2.0 as b_place,
+                   count(*) over () as labelled
+            from (select mempair.y_%1$s(mempair_row.*) as y, public.mempair_try_predict(%2$L, mempair_row.*) as a,
+                         public.mempair_try_predict(%3$L, mempair_row.*) as b from %4$s mempair_row where %5$s offset 0) as t
+            where t.y < 'NaN'
+        )
+        select count(*), coalesce(max(s.labelled), 0) - count(*), %6$s
+        from scored s where s.a + s.b is not null
+        $query$, a.id, a.name, b.name, a.source, coalesce('(' || condition || E'\n)', 'true'), mempair.compared_figures(a.loss = 'logistic'));
+end $$;
+
+create or replace function mempair.compared_figures(classifies boolean) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $figures$
+    select case when classifies then
+        'avg(-ln(case when s.yes then s.inner_a else 1 - s.inner_a end)), avg(-ln(case when s.yes then s.inner_b else 1 - s.inner_b end)), '
+        || (select string_agg(format('(sum(s.%s_place) filter (where s.yes) - count(*) filter (where s.yes) * (count(*) filter (where s.yes) + 1) / 2.0)::float8
+               / nullif(count(*) filter (where s.yes) * count(*) filter (where not s.yes), 0), ', name), '' order by name) from unnest('{a,b}'::text[]) name)
+        || 'avg(((s.a >= 0.5) <> (s.b >= 0.5))::integer::float8)'
+    else 'avg(abs(s.y - s.a)), avg(abs(s.y - s.b)), null::float8, null::float8, avg(abs(s.a - s.b))' end
 $figures$;

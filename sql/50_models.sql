@@ -195,7 +195,7 @@ begin
     loop
         execute format('drop function %s', object.signature);
     end loop;
-    execute format('drop table if exists mempair.change_%1$s_a, mempair.change_%1$s_b', model.id);
+    execute format('drop table if exists mempair.change_%1$s_a, mempair.change_%1$s_b, mempair.version_%1$s', model.id);
     execute format('drop sequence if exists mempair.change_%s_seq', model.id);
     if exists (select from pg_class c where c.oid = model.source) then
         perform mempair.write_predict(model.source);

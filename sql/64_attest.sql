@@ -36,8 +36,9 @@ language sql stable set search_path = pg_catalog, pg_temp
 set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set datestyle = 'ISO' as $$
     select sha256('\x03'::bytea || salt
         || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt', 'digest_salt', 'unpurged_since'])::text, 'UTF8'))
-        || coalesce((select mempair.ledger_bytes(convert_to((to_jsonb(p) - array['ready', 'needed', 'published_at'])::text, 'UTF8'))
-                     from mempair.published p where p.model_id = state.model_id), '')
+        || coalesce((select mempair.ledger_bytes(convert_to((to_jsonb(p) - array['ready', 'needed', 'published_at', 'held', 'versions',
+                                                                                 'versions_at'])::text, 'UTF8'))
+                     from mempair.latest_published(state.model_id) p where p.model_id is not null), '')
         || coalesce((select string_agg(mempair.ledger_number(c.slot) || mempair.ledger_bytes(array_send(c.v))
                                        || mempair.ledger_bytes(array_send(c.r)), '' order by c.slot)
                      from mempair.curvature c where c.model_id = state.model_id), ''))

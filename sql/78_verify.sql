@@ -168,7 +168,7 @@ declare
     at_centre float8;
     w float8[];
 begin
-    select q.* into strict p from mempair.published q where q.model_id = model.id;
+    p := mempair.latest_published(model.id);
     curves := case when cardinality(p.weights) > 0 then cardinality(p.knots) / cardinality(p.weights) else 0 end;
     w := array[(p.intercept - case when is_logistic then 0 else (encoding #>> '{target,0}')::float8 end) / unit];
     for item, place in select n.value, n.ordinality from jsonb_array_elements(encoding -> 'numbers') with ordinality n loop

@@ -1,5 +1,51 @@
 -- What a user looks at.
 
+-- Losses from their counts (mempair.loss_count), as means over the middles of the cells, with the standard error that sampling and
+-- noise leave: of the days there are, and of the present epoch this week beside the last refresh. A model drifts where new rows
+-- are predicted worse than then by a tenth, beyond three standard errors. The 9th cell begins at ln 2, where the probability
+-- of a row's own label was a half.
+create or replace view mempair.loss_of_day as
+with cells (middle, place) as (
+    select u.middle, u.place
+    from unnest(array[0.025, 0.075, 0.15, 0.25, 0.35, 0.45, 0.55, 0.6466, 0.7466, 0.9, 1.125, 1.375, 1.75, 2.5, 3.5, 5.0]::float8[])
+        with ordinality as u(middle, place)
+)
+select l.model_id, l.kind, l.day, l.epoch, l.unit, t.rows, t.total * l.unit as total, t.right_rows,
+       t.squares * l.unit ^ 2 as squares, t.noise * l.unit ^ 2 as noise
+from mempair.loss_count l
+cross join lateral (
+    select sum(c.n)::float8 as rows, sum(c.n * e.middle) as total, sum(c.n) filter (where e.place <= 8)::float8 as right_rows,
+           sum(c.n * e.middle ^ 2) as squares, 64 * sum((e.middle - 0.5) ^ 2) as noise
+    from unnest(l.counts) with ordinality as c(n, place) join cells e using (place)
+) as t;
+
+-- How well the rows of each day were predicted before they were learned; rows and figures are up to the noise in the counts.
+create or replace view mempair.progressive as
+select m.name as model, d.day, greatest(sum(d.rows), 0)::bigint as rows,
+       case when sum(d.rows) > 0 then sum(d.total) / sum(d.rows) end as loss,
+       case when sum(d.rows) > 0 and m.loss = 'logistic' then least(greatest(sum(d.right_rows) / sum(d.rows), 0), 1) end as accuracy,
+       case when sum(d.rows) > 0 then sqrt(sum(d.noise)) / sum(d.rows) end as noise_of_loss
+from mempair.loss_of_day d join mempair.model m on m.id = d.model_id
+where d.kind = 'progressive'
+group by m.name, m.loss, d.day;
+
+create or replace view mempair.drift as
+select m.id as model_id, week.rows as rows_this_week, week.loss as loss_this_week, refresh.loss as loss_at_refresh,
+       week.loss - refresh.loss > greatest(refresh.loss / 10, 3 * sqrt(week.variance + refresh.variance)) as drifts
+from mempair.model m
+cross join lateral (
+    select sum(d.rows) as rows, sum(d.total) / sum(d.rows) as loss,
+           greatest(sum(d.squares) / sum(d.rows) - (sum(d.total) / sum(d.rows)) ^ 2, 0) / sum(d.rows) + sum(d.noise) / sum(d.rows) ^ 2 as variance
+    from mempair.loss_of_day d
+    where d.model_id = m.id and d.epoch = m.epoch and d.kind = 'progressive' and d.day > (clock_timestamp() at time zone 'UTC')::date - 7
+    having sum(d.rows) >= 200
+) as week
+cross join lateral (
+    select d.total / d.rows as loss, greatest(d.squares / d.rows - (d.total / d.rows) ^ 2, 0) / d.rows + d.noise / d.rows ^ 2 as variance
+    from mempair.loss_of_day d
+    where d.model_id = m.id and d.epoch = m.epoch and d.kind = 'refresh' and d.rows >= 50
+) as refresh;
+
 create or replace view mempair.model_status as
 select m.name as model,
        m.source,
@@ -28,11 +74,20 @@ select m.name as model,
        m.failure,
        p.ready as predicts,
        s.refreshed_at as last_refresh,
-       s.unpurged_since as oldest_unpurged
+       s.unpurged_since as oldest_unpurged,
+       refused.rows as rows_refused,
+       round(refused.rows / nullif(refused.rows + s.rows_learned, 0)::numeric, 4) as share_refused,
+       d.loss_this_week,
+       d.loss_at_refresh,
+       d.drifts,
+       p.version,
+       p.held is not null as held
 from mempair.model m
 join mempair.state s on s.model_id = m.id
 join mempair.published p on p.model_id = m.id
-cross join lateral mempair.pending(m.id) as waiting;
+cross join lateral mempair.pending(m.id) as waiting
+cross join lateral (select count(*) as rows from mempair.rejected r where r.model_id = m.id) as refused
+left join mempair.drift d on d.model_id = m.id;
 
 create or replace view mempair.odometer as
 select coalesce(m.name, f.name) as model,

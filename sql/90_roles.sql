@@ -23,6 +23,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'select', 'table mempair.secret'),
         ('worker', 'select', 'table mempair.fleet_member'),
         ('worker', 'select', 'table mempair.fleet_part'),
+        ('worker', 'select, insert, update, delete', 'table mempair.loss_count'),
         ('worker', 'select, update', 'table mempair.queue'),
         ('worker', 'select, insert, update, delete', 'table mempair.worker'),
         ('worker', 'insert', 'table mempair.ledger'),
@@ -63,7 +64,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from (values
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
                                     'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts',
-                                    'mark_dropped_sources']),
+                                    'mark_dropped_sources', 'store_version', 'hold_version', 'erase_versions', 'latest_published']),
         ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
         ('auditor', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes']),

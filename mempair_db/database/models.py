@@ -37,6 +37,8 @@ PROMISE = [
     "categories",
 ]
 
+KEEP_EVERY = 3600.0  # seconds between versions that are kept, and after which one is kept again when all were erased
+
 # The phases of a model, and what leads from one to another. Paused, to be retrained and failed are not among them:
 # those are said by columns of their own, so that none of them loses what another one says.
 TRANSITIONS = {
@@ -86,6 +88,10 @@ class Model:
     declared: dict[str, Any]  # what the user wants now
     promise: dict[str, Any] | None  # what the present epoch was begun with
     engine: Certified | Exact
+    held: int | None = None  # the version that is published instead of the newest
+    versions: int = 0  # that are kept
+    versions_age: float | None = None  # seconds since the last one was kept, or all were erased
+    forgets: bool = True  # whether a learned row goes; who only adds rows says that none does
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -197,6 +203,9 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         declared=declared,
         promise=promise if row["constants"] is not None else None,
         engine=engine,
+        held=row["held"],
+        versions=row["versions"],
+        versions_age=row["versions_age"],
     )
 
 
@@ -235,6 +244,19 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
         constants = Jsonb(model.engine.constants()) if model.engine.begun else None
         promise = Jsonb(model.promise) if model.promise is not None else None
         connection.execute(query("save_constants"), {"model": model.id, "constants": constants, "promise": promise})
+    _keep_versions(connection, model)
+
+
+def _keep_versions(connection: psycopg.Connection[Any], model: Model) -> None:
+    """Keep what was published now and then; erase all of it when a learned row goes, which may be in every version."""
+    values = {"model": model.id}
+    if model.forgets:
+        if model.versions or model.held is not None:
+            connection.execute(query("erase_versions"), values)
+    elif model.held is not None:
+        connection.execute(query("hold_version"), values)
+    elif model.phase == "ready" and (model.versions_age is None or model.versions_age > KEEP_EVERY):
+        connection.execute(query("store_version"), values)
 
 
 def save_row(connection: psycopg.Connection[Any], model: Model) -> None:

@@ -91,6 +91,8 @@ class Record:
         """Write everything, and with it the state it describes."""
         if self.outcome.rejected:
             self.enter("rejected", rows=self.outcome.rejected)
+        if self.model.held is not None and self.model.forgets:
+            self.enter("config", detail=f"version {self.model.held} is published no more: rows in it have gone")
         self._write_lists(connection)
         if self._ledger.seq == self.model.ledger_seq:  # a state changes with an entry or not at all: so an attested
             models.save_row(connection, self.model)  # one cannot be exchanged

@@ -1,6 +1,7 @@
 """What every column of schema mempair can say of a row that was deleted from a certified model.
 
     noised      a function of the noised anchor, the epoch's constants and public figures: covered by Theorem B
+    counted     counts that begin at noise, by which a row is hidden for good (pair/progressive.py)
     public      counters, positions, budgets and what was declared: they depend on the number of events, not on the rows
     time        when something happened
     random      salts and tags, and hashes over them
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 NOISED, PUBLIC, TIME, RANDOM, CONSTANTS, KEY, ROWS = "noised", "public", "time", "random", "constants", "key", "rows"
+COUNTED = "counted"
 
 _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "state": {
@@ -30,9 +32,9 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "curvature": {NOISED: "v r", PUBLIC: "model_id slot"},
     "published": {
         NOISED: "weights intercept level_weights missing_weights knot_weights ready needed",
-        PUBLIC: "model_id version epoch link samples",
+        PUBLIC: "model_id version epoch link samples held versions",
         CONSTANTS: "centers scales levels places knots radius shift",
-        TIME: "published_at",
+        TIME: "published_at versions_at",
     },
     "model": {
         PUBLIC: "id name source key_columns features numeric_features text_features target positive loss epsilon delta "
@@ -41,6 +43,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         CONSTANTS: "constants",
         TIME: "created_at",
     },
+    "loss_count": {COUNTED: "counts", PUBLIC: "model_id kind epoch", CONSTANTS: "unit", TIME: "day"},
     "ledger": {
         PUBLIC: "model_id seq kind epoch clock rows rho rho_spent rho_cap detail",
         TIME: "at",

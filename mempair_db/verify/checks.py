@@ -222,7 +222,8 @@ def _served(taken: Snapshot) -> Check:
     if wrong:
         return Check("served", False, f"what is served does not follow from the state: {', '.join(wrong)}")
     exactly = all(_near(value, row[name], 0.0) for name, value in computed.items())
-    return Check("served", True, f"follows from the state, {'bit for bit' if exactly else f'to {CLOSE:g}'}")
+    held = f"; version {row['held']} is held, and served instead" if row["held"] is not None else ""
+    return Check("served", True, f"follows from the state, {'bit for bit' if exactly else f'to {CLOSE:g}'}{held}")
 
 
 def _near(computed: Any, stored: Any, most: float = CLOSE) -> bool:

@@ -47,6 +47,7 @@ def apply(
             return
     reference.drop(connection, model, dropped)
     _enter_free(changes, reduced, record)
+    model.forgets = bool(reduced.unlearn)
     events = changes.take(reduced.events)
     with ThreadPoolExecutor(1) as beside:  # the server empties the queue while the kernel learns its rows
         stepping = beside.submit(_step, model, events, prints[list(reduced.events)], record, connection.info.encoding)

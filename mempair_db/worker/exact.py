@@ -13,7 +13,7 @@ from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.ledger.record import Record
 from mempair_db.pair.exact import Sums, sums
-from mempair_db.worker import batch, reference
+from mempair_db.worker import batch, progressive, reference
 from mempair_db.worker.changes import Changes
 from mempair_db.worker.plan import Plan, Prints
 from mempair_db.worker.reference import Left
@@ -32,11 +32,13 @@ def apply(
         if model.fleet is None and not _same_constants(engine, left):  # a fleet's are checked by all shards together
             batch.request_retrain(connection, model, "a reference row went, and the constants with it", record)
             return
+    progressive.before_learning(connection, model, changes, reduced)
     engine.add(terms(engine, changes, reduced))
     point("stepped")
     reference.drop(connection, model, dropped)
     engine.references_left -= len(dropped)
     engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
+    model.forgets = bool(unlearned or model.fleet)  # other shards may have forgotten
     learned.forget(connection, model.id, unlearned)
     batch.empty_queue(connection, model, changes)
     new = list(reduced.learn)

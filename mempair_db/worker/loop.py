@@ -36,6 +36,7 @@ LONGEST_REST: Final = 300.0  # of a failed model
 HEARTBEAT: Final = 10.0
 EXPIRY: Final = 3600.0  # seconds between looks for receipts that were kept long enough
 LAG: Final = 1.0
+DRIFT: Final = 60.0  # seconds between looks at how well new rows are predicted
 SCHEMA: Final = 10.0  # seconds between looks for tables whose definition changed
 BACKLOG = 1_000_000  # waiting changes
 LEARNED_ROW = 3_000_000  # what reading one again costs, in squares of waiting changes
@@ -249,6 +250,8 @@ class Worker:
                     connection.execute(query("expire_receipts"))
                 if self.metrics and self._due("lag", LAG):
                     self.metrics.lag(connection)
+                if self.metrics and self._due("drift", DRIFT):
+                    self.metrics.drift(connection)
                 pause = BUSY if self.round(connection) else min(self.idle, pause * 1.5)
                 self.talk.idle()
                 self._stop.wait(pause)

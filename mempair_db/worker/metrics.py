@@ -25,6 +25,11 @@ LAG = {
     "pending_deletions": "Captured deletions that wait",
     "oldest_pending_deletion_seconds": "Age of the oldest deletion that waits",
 }
+DRIFT = {
+    "loss_this_week": "Mean loss of this week's rows before they were learned",
+    "loss_at_refresh": "Mean loss of the reference rows at the last refresh",
+    "drifts": "1 when new rows are predicted worse than rows at the last refresh",
+}
 
 
 class Metrics:
@@ -37,7 +42,7 @@ class Metrics:
         self._seconds = Histogram("mempair_batch_seconds", "Time of one transaction", ["model"], registry=registry)
         self._gauges = {
             name: Gauge(f"mempair_{name}", about, ["model"], registry=registry)
-            for name, about in (FIGURES | LAG).items()
+            for name, about in (FIGURES | LAG | DRIFT).items()
         }
         self._looks: dict[str, deque[tuple[float, int]]] = {}  # per model: when, and what was captured by then
         self._server, _ = start_http_server(port, addr=host, registry=registry)
@@ -57,6 +62,13 @@ class Metrics:
             age = max(self._age(model, oldest, captured), deletion_age)
             for name, value in zip(LAG, (changes, age, deletions, deletion_age), strict=True):
                 self._gauges[name].labels(model).set(value)
+
+    def drift(self, connection: psycopg.Connection[Any]) -> None:
+        """Look at how well new rows are predicted."""
+        for model, *figures in connection.execute(query("drift")).fetchall():
+            for name, value in zip(DRIFT, figures, strict=True):
+                if value is not None:
+                    self._gauges[name].labels(model).set(float(value))
 
     def _age(self, model: str, oldest: int | None, captured: int) -> float:
         """Return for how long the change with this number has waited: since the last look that it was not there."""

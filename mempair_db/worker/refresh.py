@@ -21,7 +21,9 @@ from mempair_db.ledger.record import Record
 from mempair_db.pair.exact import Reference, Sums, nothing, sums
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import changes as queue
+from mempair_db.worker import progressive
 from mempair_db.worker import reference as rows_of_reference
+from mempair_db.worker.changes import Changes
 
 
 class Given(NamedTuple):
@@ -49,10 +51,11 @@ def read(
     given: Given | None = None,
 ) -> int | None:
     """Learn every row anew under new constants, or under those that are given; how many, None if told to give up."""
-    reference = _choose(connection, model) if given is None else take(connection, model, given)
+    chosen = _choose(connection, model) if given is None else (take(connection, model, given), None)
     learned.forget_all(connection, model.id)
-    if reference is None:
+    if chosen is None:
         return 0
+    reference, sample = chosen
     total = nothing(reference.classes, reference.d)
 
     def add(rows: list[Row]) -> tuple[Sums, bytes, list[tuple[str, str]]]:
@@ -76,6 +79,8 @@ def read(
     detail = f"exact d={reference.d} from {engine.reference_rows} reference rows"
     record.enter("calibrated", rows=engine.reference_rows, detail=detail)
     record.note(f"epoch {model.epoch}: {detail}")
+    if sample is not None:
+        progressive.at_refresh(connection, model, sample)
     ready = engine.ready
     model.move("ready" if ready else "learning", model.reason)
     if ready:
@@ -114,8 +119,8 @@ def take(connection: psycopg.Connection[Any], model: Model, given: Given) -> Ref
     return given.reference
 
 
-def _choose(connection: psycopg.Connection[Any], model: Model) -> Reference | None:
-    """Choose the constants from new reference rows; None if there are too few rows."""
+def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Reference, Changes] | None:
+    """Choose the constants from new reference rows, which are returned too; None if there are too few rows."""
     engine = model.exact
     sample = rows_of_reference.choose(connection, model)
     if sample is None:
@@ -123,4 +128,4 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> Reference | No
     engine.reference_rows = len(sample)
     if (sample.y == sample.y[0]).all():
         model.reason = "at the last refresh every row had the same target: there was nothing to tell apart"
-    return refer(engine.terms, sample.x, targets(sample.y, engine.terms["loss"]), sample.c)
+    return refer(engine.terms, sample.x, targets(sample.y, engine.terms["loss"]), sample.c), sample

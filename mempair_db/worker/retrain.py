@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg import Rollback
 
@@ -61,6 +62,7 @@ def retrain(
         why, before = model.retrain_requested or why, model.deletions
         pending = connection.execute(model.statement("pending_deletions")).fetchall()
         known = set(learned.find(connection, model.id, [key for key, _, _ in pending]))
+        had = learned.marks(connection, model.id) if model.versions else None
         point("retrain began")
         model.begin()
         if isinstance(model.engine, Exact):
@@ -77,6 +79,9 @@ def retrain(
         if not model.engine.begun:
             connection.execute(query("enqueue_source"), {"model": model.id})
         model.retrain_requested = None
+        model.forgets = (
+            had is None or model.fleet is not None or not np.isin(had, learned.marks(connection, model.id)).all()
+        )
         cap = model.certified.pair.odometer.cap if model.engine.begun and not isinstance(model.engine, Exact) else None
         detail = f"{why}; {before} deletions by noise, {served} by this retrain{_longest_wait(record, pending, served)}"
         record.enter("retrained", rows=rows, rho_cap=cap, detail=detail)

@@ -92,3 +92,28 @@ comment on column mempair.receipt.everywhere_at is 'In a fleet: when every shard
 -- Digests of the state that a purge publishes.
 alter table mempair.state add column digest_salt bytea;
 comment on column mempair.state.digest_salt is 'What opens the digest of this state that the last purge entered; it goes when the state does.';
+drop function if exists mempair.evaluate(text, text);
+
+-- Progressive evaluation: how well rows were predicted before they were learned.
+create table mempair.loss_count (
+    model_id integer not null references mempair.model on delete cascade,
+    kind     text not null check (kind in ('progressive', 'refresh')),
+    day      date not null,
+    epoch    integer not null,
+    unit     float8 not null,
+    counts   bigint[] not null check (cardinality(counts) = 16),
+    primary key (model_id, kind, day, epoch)
+);
+comment on table mempair.loss_count is
+    'Rows by their loss, in 16 cells: new rows of a day before they were learned, and the reference rows at the last refresh. The counts '
+    'begin at noise (discrete Gaussian, sigma 8), so that a deletion does not have to undo them.';
+comment on column mempair.loss_count.unit is 'What a loss of 1 is: 1 for log loss, the deviation of the target for a regression.';
+
+-- Versions of what is published: see sql/48_versions.sql. The versions themselves lie in a table of each model's own.
+alter table mempair.published
+    add column held        bigint,
+    add column versions    integer not null default 0,
+    add column versions_at timestamptz;
+comment on column mempair.published.held is 'The version that mempair.publish chose, held against newer ones; NULL: the newest is published.';
+comment on column mempair.published.versions is 'How many versions are kept.';
+comment on column mempair.published.versions_at is 'When the last one was kept, or all were erased.';

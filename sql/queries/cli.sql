@@ -102,6 +102,10 @@ union all
 select format('model %%s has a deletion that waits since %%s', s.model, s.oldest_pending_deletion)
 from mempair.model_status s
 where s.oldest_pending_deletion < clock_timestamp() - make_interval(secs => %(patience)s::float8)
+union all
+select format('model %%s predicts new rows worse than it did: loss %%s this week, %%s at the last refresh; "mempair retrain %%s" reads the table anew',
+              s.model, round(s.loss_this_week::numeric, 3), round(s.loss_at_refresh::numeric, 3), s.model)
+from mempair.model_status s where s.drifts
 
 -- cli_reconcile --
 select r.* from mempair.reconcile(%(name)s, %(repair)s) r

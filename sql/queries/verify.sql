@@ -4,8 +4,8 @@
 -- What is served, with the names of the features.
 select m.numeric_features, m.text_features, m.retrain_requested, s.rows_learned, s.reference_rows, s.version as state_version,
        s.epoch as state_epoch, p.version, p.epoch, p.weights, p.centers, p.intercept, p.level_weights, p.scales,
-       p.missing_weights, p.knots, p.knot_weights, p.places, p.radius, p.shift, p.link, p.ready, p.samples, s.uncertainty
-from mempair.published p
+       p.missing_weights, p.knots, p.knot_weights, p.places, p.radius, p.shift, p.link, p.ready, p.samples, s.uncertainty, p.held
+from mempair.latest_published(%(model)s::integer) p
 join mempair.model m on m.id = p.model_id
 join mempair.state s on s.model_id = p.model_id
 where p.model_id = %(model)s

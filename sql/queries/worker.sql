@@ -24,7 +24,8 @@ update mempair.model set retrain_requested = %(why)s where id = %(model)s and re
 -- look --
 select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
        s.reference_rows, s.ledger_seq, s.ledger_hash, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret,
-       f.shard as fleet_shard, f.generation as fleet_generation, f.references_checked
+       f.shard as fleet_shard, f.generation as fleet_generation, f.references_checked, p.held, p.versions,
+       extract(epoch from clock_timestamp() - p.versions_at)::float8 as versions_age
 from mempair.state s
 join mempair.model m on m.id = s.model_id
 join mempair.published p on p.model_id = s.model_id

@@ -166,6 +166,28 @@ def test_a_classifier_is_judged_as_by_scikit_learn(homes: World) -> None:
     assert calibration[0]["observed"] < calibration[9]["observed"]
 
 
+def test_rows_that_are_not_learned_or_not_labelled_are_judged_by_themselves(homes: World) -> None:
+    create(homes, "sold")
+    homes("insert into homes (id, rooms, age) select i, 1, 1 from generate_series(7001, 7020) i")
+    homes.work()
+    homes("insert into homes select i, 1, 1, 'north', 1, i % 2 = 0 from generate_series(8001, 8010) i")
+    assert homes.one("select rows from mempair.evaluate('homes')") == 1210
+    rows, loss, confusion = homes.one(
+        "select rows, log_loss, confusion from mempair.evaluate('homes', which => 'unlearned')"
+    )
+    assert rows == 10
+    assert loss > 0
+    assert sorted((cell["actual"], cell["rows"]) for cell in confusion) == [(False, 5), (True, 5)]
+    rows, loss, calibration = homes.one(
+        "select rows, log_loss, calibration from mempair.evaluate('homes', which => 'unlabelled')"
+    )
+    assert (rows, loss) == (20, None)
+    assert sum(decile["rows"] for decile in calibration) == 20
+    assert homes.one("select rows from mempair.evaluate('homes', 'id < 8006', 'unlearned')") == 5
+    with pytest.raises(psycopg.Error, match="parameter which cannot be 'some'"):
+        homes.sql.execute("select * from mempair.evaluate('homes', which => 'some')")
+
+
 def test_ties_count_half_and_one_class_has_no_auc(homes: World) -> None:
     create(homes, "sold")
     # With one weight left many rows have the same score.
@@ -201,7 +223,7 @@ def test_whoever_judges_a_model_does_so_with_his_own_rights(homes: World, superu
         session.execute("create role judge_of_homes")
         try:
             session.execute("grant usage on schema mempair to judge_of_homes")
-            session.execute("grant execute on function mempair.evaluate(text, text) to judge_of_homes")
+            session.execute("grant execute on function mempair.evaluate(text, text, text) to judge_of_homes")
             session.execute("set role judge_of_homes")
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 session.execute("select * from mempair.evaluate('homes', 'true')")
