@@ -24,7 +24,7 @@ from .pair.exact_model import ExactPair
 class MemoryPairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression that forgets rows exactly (mempair_db/pair/EXACT.md)."""
 
-    def __init__(self, ridge: float = 10.0, curves: int = 0) -> None:
+    def __init__(self, ridge: float = 10.0, curves: int | None = None) -> None:
         """Take the ridge, and how many bends each number's effect has."""
         self.ridge = ridge
         self.curves = curves

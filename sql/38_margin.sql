@@ -14,13 +14,25 @@ begin atomic
     end;
 end;
 
+-- What the j-th number adds after so many knots.
+create or replace function mempair.line(reference text, j integer, curves integer, passed integer) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format('(weights[%s]%s) * mempair.quantise(%s, centers[%1$s], scales[%1$s])%s', j,
+                  string_agg(format(' + knot_weights[%s]', k), '' order by k), reference,
+                  string_agg(format(' - knot_weights[%s] * coalesce(nullif(knots[%1$s], ''Infinity''), 0)', k), '' order by k))
+    from (select (j - 1) * curves + i as k from generate_series(1, passed) i) as n
+$$;
+
 -- What the j-th number adds. Where missing values are not imputed, missing_weights is NULL, and so is the sum.
+-- With curves that is, between two knots, a slope times the number and something constant: which two is seen from the raw
+-- number, so that it is quantised once. A knot that is not there is at Infinity, and adds nothing.
 create or replace function mempair.number_term(reference text, j integer, curves integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select format('coalesce(weights[%s] * %s%s, missing_weights[%1$s])', j, q.quantised, array_to_string(array(
-        select format(' + knot_weights[%s] * greatest(%s - knots[%1$s], 0)', (j - 1) * curves + i, q.quantised)
-        from generate_series(1, curves) i), ''))
-    from (select format('mempair.quantise(%s, centers[%s], scales[%2$s])', reference, j) as quantised) as q
+    select format('coalesce(%s, missing_weights[%s])', case curves when 0 then b.last else 'case ' || (
+        select string_agg(format('when %s < centers[%s] + scales[%2$s] / 1024 * (knots[%s] - 0.5) then %s', reference, j,
+                                 (j - 1) * curves + i, mempair.line(reference, j, curves, i - 1)), ' ' order by i)
+        from generate_series(1, curves) i) || ' else ' || b.last || ' end' end, j)
+    from (select mempair.line(reference, j, curves, curves) as last) as b
 $$;
 
 -- What the k-th text adds: the weight at the place of its level, of "any other", or of NULL.

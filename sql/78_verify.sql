@@ -194,8 +194,9 @@ begin
     return w;
 end $$;
 
--- The largest residual of (H + ridge) (w0 - w) = g + ridge w0, as a share of what it is made of: no solver is needed to see
--- whether weights are the solution.
+-- The largest residual of (H + ridge) (w0 - w) = t (g + ridge w0), as a share of what it is made of: no solver is needed to
+-- see whether weights are the solution. t is 1, unless the step is cut where it moves scores by 1 in the mean
+-- (mempair_db/pair/EXACT.md, 1): then it is the share that is left of it.
 create or replace function mempair.residual(model mempair.model, sums bigint[], w float8[]) returns float8
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -207,24 +208,34 @@ declare
     w0 float8[] := array(select v.value::float8 / 2::float8 ^ (model.constants ->> 'h')::integer
                          from jsonb_array_elements_text(model.constants -> 'w0' -> 0) with ordinality v order by v.ordinality);
     penalty float8;
-    left_side float8;
+    product float8;
     size float8;
-    worst float8 := 0;
     place integer;
+    lefts float8[] := '{}';
+    rights float8[] := '{}';
+    sizes float8[] := '{}';
+    squares float8 := 0;
+    part float8 := 1;
 begin
     for i in 1..d loop
         penalty := case i when 1 then least(ridge, 0.1) else ridge end;  -- the intercept has hardly any
-        left_side := penalty * (w0[i] - w[i]) - sums[4 + i] / g_unit - penalty * w0[i];
+        product := 0;
         size := abs(penalty * w[i]) + abs(sums[4 + i] / g_unit) + 1e-300;
         for j in 1..d loop
             -- Row by row, the upper triangle only.
             place := 4 + d + (least(i, j) - 1) * d - (least(i, j) - 1) * (least(i, j) - 2) / 2 + greatest(i, j) - least(i, j) + 1;
-            left_side := left_side + sums[place] / h_unit * (w0[j] - w[j]);
+            product := product + sums[place] / h_unit * (w0[j] - w[j]);
             size := size + abs(sums[place] / h_unit) * (abs(w0[j]) + abs(w[j]));
         end loop;
-        worst := greatest(worst, abs(left_side) / size);
+        squares := squares + product * (w0[i] - w[i]);
+        lefts := lefts || product + penalty * (w0[i] - w[i]);
+        rights := rights || sums[4 + i] / g_unit + penalty * w0[i];
+        sizes := sizes || size;
     end loop;
-    return worst;
+    if loss = 'logistic' and squares * h_unit > sums[5 + d] * (1 - 1e-9)::float8 then
+        select least(1, sum(l * r) / sum(r * r)) into part from unnest(lefts, rights) as u(l, r);
+    end if;
+    return (select max(abs(l - part * r) / s) from unnest(lefts, rights, sizes) as u(l, r, s));
 end $$;
 
 -- Every key of a model's rows that a table of ours holds, and where: the columns come from the catalog, so a table that is

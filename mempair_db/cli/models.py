@@ -43,7 +43,9 @@ def model_create(
     positive: Positive = None,
     unlearner: Unlearner = None,
     ridge: Annotated[float, typer.Option(help="Exact models: the ridge of the solution.")] = 10.0,
-    curves: Annotated[int, typer.Option(help="Exact models: knots per number, for an additive model.")] = 0,
+    curves: Annotated[
+        int | None, typer.Option(help="Exact models: knots per number; default: 4 up to 32 numbers.")
+    ] = None,
     serve_during_refresh: Annotated[
         bool, typer.Option(help="Exact models: predict while a deletion waits for the table to be read anew.")
     ] = True,

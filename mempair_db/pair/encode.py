@@ -212,6 +212,14 @@ def quantise(x: Matrix, centre: Any, scale: Any, clamp: int = CLAMP, out: Matrix
     return z
 
 
+def curves_for(numbers: int) -> int:
+    """How many knots each number gets unless the user says: few enough numbers can bend (EXACT.md, 7).
+
+    Its twin is mempair.default_curves in sql/50_models.sql.
+    """
+    return 4 if numbers <= 32 else 0
+
+
 def fit(
     x: Matrix,
     c: Texts,

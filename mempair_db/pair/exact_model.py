@@ -35,7 +35,7 @@ import numpy as np
 
 from ..errors import InvalidRow, ModelNotReady
 from . import exact
-from .encode import Matrix, Texts, Vector
+from .encode import Matrix, Texts, Vector, curves_for
 from .exact import Reference, Sums
 from .exact_parameters import ExactParameters
 from .kept import Kept
@@ -260,7 +260,8 @@ class ExactPair(MemoryPair):
 
     def _refer(self, x: Matrix, y: Vector, c: Texts) -> Reference:
         p = self.parameters
-        return exact.refer(x, y, c, loss=p.loss, curves=p.curves, clip=p.clip, declared=self.categories)
+        curves = curves_for(x.shape[1]) if p.curves is None else p.curves
+        return exact.refer(x, y, c, loss=p.loss, curves=curves, clip=p.clip, declared=self.categories)
 
     # -- saving and loading ----------------------------------------------------------------------------------------
 

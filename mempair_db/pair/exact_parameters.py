@@ -20,7 +20,7 @@ class ExactParameters:
     loss: str = "logistic"
     ridge: float = RIDGE
     gamma: float = 0.1
-    curves: int = 0
+    curves: int | None = None  # knots per number; None: see `curves_for`
     clip: float = 1.0
     calibration_rows: int = 500
     on_null: str = "impute"
@@ -34,9 +34,9 @@ class ExactParameters:
         if self.clip > LARGEST_CLIP:
             raise InvalidParameter(f"clip is {self.clip}.", remedy=f"Give at most {LARGEST_CLIP:g}.")
         for name, least in (("calibration_rows", 1), ("curves", 0)):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                remedy = f"Give a whole number of at least {least}."
-                raise InvalidParameter(f"{name} is {getattr(self, name)}.", remedy=remedy)
+            given = getattr(self, name)
+            if (given is not None or name != "curves") and (not isinstance(given, int) or given < least):
+                raise InvalidParameter(f"{name} is {given}.", remedy=f"Give a whole number of at least {least}.")
         choices = {"loss": ("logistic", "squared", "huber"), "on_null": ("skip", "impute"), "unlearner": ("exact",)}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
