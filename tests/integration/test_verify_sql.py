@@ -9,6 +9,7 @@ import pytest
 
 from mempair_db.database import models
 from mempair_db.database.connect import connect
+from mempair_db.pair import exact
 from mempair_db.worker import batch
 from tests.world import SHOP, World
 
@@ -122,3 +123,27 @@ def test_a_certified_model_is_refused_with_a_hint(world: World) -> None:
     world(SHOP, "select mempair.create_model('m', 'shop', target => 'churned', features => array['age'])")
     with pytest.raises(Exception, match="is not exact, or has no constants yet"):
         found(world)
+
+
+def test_a_step_that_was_cut_is_the_solution_too_and_a_shortened_one_is_not(world: World) -> None:
+    # Given a model that was sure of a no, and a few yeses since
+    world("create table t (id integer primary key, a float8, label boolean)")
+    world("insert into t select i, sin(i), i = 7 from generate_series(1, 3000) i")
+    world("select mempair.create_model('m', 't', target => 'label', features => array['a'])")
+    world.work()
+    world("insert into t select i, 1.5 + sin(i) / 10, i % 60 = 0 from generate_series(3001, 3200) i")
+    world.work()
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        model = models.look(connection, 1)
+        assert model is not None
+        assert model.exact.reference is not None
+        assert model.exact.sums is not None
+        engine = model.exact
+    # Then the step was cut, and SQL knows it for the solution
+    full = exact.solve(engine.reference, engine.sums, engine.terms["ridge"], reach=np.inf)
+    assert exact.moved(engine.reference, engine.sums, full)[0] > 1.0
+    assert found(world)["served"][0] is True
+    # And a liar who makes the step shorter still is found
+    world("update mempair.published set weights = array(select w * 0.9 from unnest(weights) w) where model_id = 1")
+    assert found(world)["served"][0] is False

@@ -180,6 +180,27 @@ def test_the_gate_opens_with_enough_rows_for_the_effective_dimension() -> None:
     assert exact.gate(reference, many, gamma=0.1)
 
 
+def test_a_step_too_long_for_its_curvature_is_cut() -> None:
+    """A few yeses where the reference was sure of a no: Newton's full step would promise yeses everywhere nearby."""
+    rng = np.random.default_rng(0)
+    x, more = rng.normal(0.0, 1.0, (3000, 1)), rng.normal(2.5, 0.2, (360, 1))
+    y, labels = (np.arange(3000) == 7).astype(float), (np.arange(360) % 60 == 0).astype(float)
+    reference = exact.refer(x, y, curves=4)
+    total = exact.sums(reference, x, y) + exact.sums(reference, more, labels)
+    full, cut = exact.solve(reference, total, reach=np.inf), exact.solve(reference, total)
+    assert exact.moved(reference, total, full)[0] > 1.5
+    assert exact.moved(reference, total, cut)[0] == pytest.approx(exact.REACH)
+    losses = [
+        -np.log(np.where(labels > 0, p, 1.0 - p)).mean() for p in (_served(reference, w, more) for w in (full, cut))
+    ]
+    assert losses[1] < losses[0] / 2
+    assert exact.outgrown(reference, total, cut, rows_then=3000, left=1, rows=1) is not None
+
+
+def _served(reference: Reference, w: Matrix, x: Matrix) -> Vector:
+    return np.clip(exact.predict(reference, w, x)[:, 0], 1e-12, 1.0 - 1e-12)
+
+
 # ---- When the constants no longer fit. ----
 
 
