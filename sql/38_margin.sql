@@ -17,7 +17,7 @@ end;
 -- What the j-th number adds after so many knots.
 create or replace function mempair.line(reference text, j integer, curves integer, passed integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select format('(weights[%s]%s) * mempair.quantise(%s, centers[%1$s], scales[%1$s])%s', j,
+    select format('(weights[%1$s]%2$s) * mempair.quantise(%3$s, centers[%1$s], scales[%1$s])%4$s', j,
                   string_agg(format(' + knot_weights[%s]', k), '' order by k), reference,
                   string_agg(format(' - knot_weights[%s] * coalesce(nullif(knots[%1$s], ''Infinity''), 0)', k), '' order by k))
     from (select (j - 1) * curves + i as k from generate_series(1, passed) i) as n

@@ -11,7 +11,7 @@ import numpy as np
 
 from mempair_db.demo.customers import Customer
 from mempair_db.pair import exact
-from mempair_db.pair.encode import Matrix, Vector
+from mempair_db.pair.encode import Matrix, Vector, curves_for
 
 PLANS = ("basic", "plus", "pro")
 
@@ -27,7 +27,7 @@ class Fresh(NamedTuple):
 def fresh(rows: Sequence[Customer]) -> Fresh:
     """Compute it with all the rows as its reference rows, as up to 10,000 rows are."""
     x, c, y = numbers(rows), [(row.plan,) for row in rows], labels(rows)
-    reference = exact.refer(x, y, c)
+    reference = exact.refer(x, y, c, curves=curves_for(x.shape[1]))
     total = exact.sums(reference, x, y, c)
     scores = exact.predict(reference, exact.solve(reference, total), x, c)
     return Fresh(reference.to_bytes(), total.to_bytes(), scores.reshape(len(rows)))

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import strategies as st
 
 from mempair_db.pair import exact, exact_model
-from mempair_db.pair.encode import Encoding
+from mempair_db.pair.encode import Encoding, curves_for
 from mempair_db.pair.exact import Reference, Sums
 from mempair_db.pair.exact_model import ExactPair
 
@@ -212,7 +212,8 @@ def assert_nothing_but(pair: ExactPair, there: Sequence[Row]) -> None:
 def refer(pair: ExactPair, rows: Sequence[Row]) -> Reference:
     x, y, c = columns(rows)
     p = pair.parameters
-    return exact.refer(x, y, c if c and c[0] else (), loss=p.loss, curves=p.curves, clip=p.clip)
+    curves = curves_for(x.shape[1]) if p.curves is None else p.curves
+    return exact.refer(x, y, c if c and c[0] else (), loss=p.loss, curves=curves, clip=p.clip)
 
 
 def parts(reference: Reference, rows: Sequence[Row], cuts: Sequence[int], sign: float = 1.0) -> list[Sums]:
