@@ -189,7 +189,7 @@ def test_rows_that_are_not_learned_or_not_labelled_are_judged_by_themselves(home
 
 
 def test_ties_count_half_and_one_class_has_no_auc(homes: World) -> None:
-    create(homes, "sold")
+    create(homes, "sold", ", curves => 0")
     # With one weight left many rows have the same score.
     homes("update mempair.published set weights = '{0,0,0}', missing_weights = '{0,0,0}'")
     rows = homes.sql.execute("select sold, mempair_predict('homes', h) from homes h").fetchall()
