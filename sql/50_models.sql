@@ -114,8 +114,8 @@ begin
     return model;
 end $$;
 
--- Numbers bend at 4 places where there are few enough of them: on 16 of 18 tables that nobody had seen before that was better
--- than straight lines, from 200 rows on (mempair_db/pair/EXACT.md, 7). The twin is curves_for in mempair_db/pair/encode.py.
+-- Numbers bend at 4 places where there are few enough of them: better than straight lines on 17 of 18 tables that had
+-- played no part before (mempair_db/pair/EXACT.md, 7). The twin is curves_for in mempair_db/pair/encode.py.
 create or replace function mempair.default_curves(model mempair.model) returns integer
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case when model.unlearner = 'exact' and cardinality(model.numeric_features) <= 32 then 4 else 0 end

@@ -2,8 +2,8 @@
 
 Shuffled, a fifth held out (or the set's own test rows), all on the encoding that the exact pair chose:
 
-    exact                  sums of integers and one Newton step (EXACT.md)
-    exact, curves          the same, each number with a bend at two places
+    exact                  sums of integers and one Newton step (EXACT.md); numbers bend unless there are many
+    straight               the same without bends, `curves => 0`
     logistic regression    scikit-learn's, converged; C = 1
     anchored               the certified pair with λ = 0.01, before any deletion
     boosting               scikit-learn's histogram gradient boosting, on the raw rows
@@ -13,10 +13,10 @@ Then 1, 100 and a tenth of the rows are deleted, and the state is compared with 
 In order, as tables really grow: the file's order, sorted by the number that tells most about the label, sorted by the
 first text. Rows come in batches; each is predicted before it is learned:
 
-    exact    refreshes itself by its own rules
-    curves   the same, each number with a bend at two places
-    refit    a converged logistic regression on all rows so far, for every batch anew
-    river    StandardScaler and OneHotEncoder before LogisticRegression, row by row
+    exact      refreshes itself by its own rules
+    straight   the same without bends
+    refit      a converged logistic regression on all rows so far, for every batch anew
+    river      StandardScaler and OneHotEncoder before LogisticRegression, row by row
 
 Small and rough tables are in `rough`.
 """
@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from ..pair import events, exact
 from ..pair.calibration import Parameters
-from ..pair.encode import UNIT, Matrix, Vector
+from ..pair.encode import UNIT, Matrix, Vector, curves_for
 from ..pair.exact import Reference
 from ..pair.exact_model import ExactPair
 from ..pair.rows import sample
@@ -48,7 +48,6 @@ SHUFFLED_GOAL: Final = 0.002
 ORDER_GOAL: Final = 0.01
 ENOUGH: Final = 10_000
 LAM: Final = 0.01
-CURVES: Final = 2
 
 
 def run(*, folder: Path | None = None, quick: bool = False) -> Result:
@@ -145,10 +144,11 @@ class _Learned:
 
     def _predictions(self) -> Iterator[tuple[str, Vector]]:
         yield "exact", self._served(self.total)
-        train, curved = self.train, refer(self.train, CURVES)
-        w = exact.solve(curved, exact.sums(curved, train.x, train.y, train.c))
-        yield "exact, curves", exact.predict(curved, w, self.test.x, self.test.c)[:, 0]
-        X, y, X_test = self.encoded(self.train), self.train.y > 0, self.encoded(self.test)
+        train, straight = self.train, refer(self.train, 0)
+        w = exact.solve(straight, exact.sums(straight, train.x, train.y, train.c))
+        yield "straight", exact.predict(straight, w, self.test.x, self.test.c)[:, 0]
+        y, encode = train.y > 0, straight.encoding.encode
+        X, X_test = (np.ascontiguousarray(encode(rows.x, rows.c)[0]) / UNIT for rows in (train, self.test))
         yield "logistic regression", converged(X, y).predict_proba(X_test)[:, 1]
         stream = data.encode(self.train, Parameters(lam=LAM))
         state = empty(stream.epoch.d, stream.parameters.tau)
@@ -189,10 +189,11 @@ class _Learned:
         return exact.predict(self.reference, w, self.test.x, self.test.c)[:, 0]
 
 
-def refer(rows: data.Rows, curves: int = 0) -> Reference:
+def refer(rows: data.Rows, curves: int | None = None) -> Reference:
     """Choose the reference as a refresh does."""
     chosen = rows.take(sample(rows.x, rows.y, rows.c, exact.REFERENCE_ROWS))
-    return exact.refer(chosen.x, chosen.y, chosen.c, curves=0 if rows.image else curves)
+    knots = curves_for(rows.x.shape[1]) if curves is None else curves
+    return exact.refer(chosen.x, chosen.y, chosen.c, curves=knots)
 
 
 def converged(X: Matrix, y: npt.NDArray[np.bool_]) -> Any:
@@ -259,8 +260,8 @@ def _in_order(rows: data.Rows, *, quick: bool) -> Iterator[dict[str, Any]]:
         some = there.take(np.arange(0, len(there), step))  # every so-manieth: the order stays what it is
         y = some.y[len(some) // BATCHES :]
         served, refreshes = stream_exact(some)
-        curved, _ = stream_exact(some, 0 if rows.image else CURVES)
-        by = {"exact": served, "curves": curved, "refit": stream_refit(some), "river": stream_river(some)}
+        straight, _ = stream_exact(some, 0)
+        by = {"exact": served, "straight": straight, "refit": stream_refit(some), "river": stream_river(some)}
         each = {name: scores(y, p) for name, p in by.items()}
         yield {
             "set": rows.name,
@@ -280,7 +281,7 @@ def batches(rows: data.Rows) -> Iterator[tuple[data.Rows, data.Rows]]:
         yield rows.take(np.arange(begin)), rows.take(np.arange(begin, min(begin + size, len(rows))))
 
 
-def stream_exact(rows: data.Rows, curves: int = 0) -> tuple[Vector, int]:
+def stream_exact(rows: data.Rows, curves: int | None = None) -> tuple[Vector, int]:
     """Return what an exact pair served before it learned each batch, and how often it refreshed."""
     there: list[data.Rows] = []
     all_rows = lambda: (there[0].x, there[0].y, there[0].c)  # noqa: E731
@@ -300,7 +301,7 @@ def stream_refit(rows: data.Rows) -> Vector:
     """Return what a logistic regression said that was refitted before each batch."""
     served = []
     for past, batch in batches(rows):
-        encoding = refer(past).encoding
+        encoding = refer(past, 0).encoding
         X, next_X = (np.ascontiguousarray(encoding.encode(part.x, part.c)[0]) / UNIT for part in (past, batch))
         yes = past.y > 0
         both = 0 < yes.mean() < 1

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..pair import exact
-from ..pair.encode import UNIT, Matrix, Vector
+from ..pair.encode import UNIT, Matrix, Vector, curves_for
 from ..pair.exact import Reference
 from . import data
 from .report import extra
@@ -63,11 +63,11 @@ def _tables(rows: data.Rows, count: int, rng: np.random.Generator) -> Iterator[t
 
 def _losses(rows: data.Rows, size: int) -> dict[str, float]:
     train, test = rows.take(np.arange(size)), rows.take(np.arange(size, len(rows)))
-    reference, served = _served(train, test, 0)
+    reference, straight = _served(train, test, 0)
     X, X_test = (reference.encoding.encode(part.x, part.c)[0][:, 1:] / UNIT for part in (train, test))
     return {
-        "exact": _loss(test.y, served),
-        "curves": _loss(test.y, _served(train, test, 2)[1]),
+        "exact": _loss(test.y, _served(train, test, curves_for(train.x.shape[1]))[1]),
+        "straight": _loss(test.y, straight),
         "C = 1": _loss(test.y, _fitted(X, train.y, X_test, 1.0)),
         "C = 0.1": _loss(test.y, _fitted(X, train.y, X_test, 0.1)),
         "base rate": _loss(test.y, np.full(len(test), (train.y > 0).mean())),

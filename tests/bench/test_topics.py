@@ -101,7 +101,7 @@ def test_an_exact_model_is_measured_beside_others_after_deletions_and_in_order(
     shuffled, deleted, small, ordered = (table["rows"] for table in results["quality"]["tables"])
     assert [row["model"] for row in shuffled] == [
         "exact",
-        "exact, curves",
+        "straight",
         "logistic regression",
         "anchored",
         "boosting",
