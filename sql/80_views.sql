@@ -64,7 +64,9 @@ select m.name as model,
        waiting.oldest_deletion as oldest_pending_deletion,
        s.spent as rho_spent,
        s.cap as rho_cap,
-       s.deletions,
+       case m.unlearner when 'exact' then (  -- its state counts none: that would be a trace of them
+           select coalesce(sum(l.rows), 0)::bigint from mempair.ledger l where l.model_id = m.id and l.kind = 'unlearned')
+       else s.deletions end as deletions,
        p.published_at as last_published,
        m.id as model_id,
        m.unlearner,

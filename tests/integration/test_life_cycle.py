@@ -240,3 +240,14 @@ def test_a_certified_model_that_becomes_exact_keeps_nothing_of_what_it_was(world
     world.work()
     assert world.one("select count(*) from mempair.curvature") == 0
     world.check_exact()
+
+
+def test_a_status_counts_the_rows_that_an_exact_model_has_forgotten(world: World) -> None:
+    world("create table t (id integer primary key, a float8, y boolean)")
+    world("insert into t select i, i % 17, i % 3 = 0 from generate_series(1, 300) i")
+    world("select mempair.create_model('m', 't', target => 'y', features => array['a'])")
+    world.work()
+    assert world.one("select deletions from mempair.model_status") == 0
+    world("delete from t where id in (5, 6, 7)")
+    world.work()
+    assert world.one("select deletions from mempair.model_status") == 3
