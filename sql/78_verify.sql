@@ -71,8 +71,8 @@ begin
 end $$;
 
 -- The query that gives every row's terms: sign, outside, unknown, y2, u, w (the second derivative) and k1 ... kd. Rows of the
--- table count +1; what waits in the queue is taken back: an insert -1, a deletion +1.
-create or replace function mempair.terms_query(model mempair.model) returns text
+-- table count +1; what waits in the queue is taken back: an insert -1, a deletion +1. Or of the reference rows alone.
+create or replace function mempair.terms_query(model mempair.model, of_reference boolean default false) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     fixed jsonb := model.constants;
@@ -102,13 +102,13 @@ begin
                     from (
                         select r.*, %10$s 0 as none
                         from (
-                            select s.x, s.c, s.y, 1 as sign from mempair.source_%11$s s where s.y is not null
+                            select s.x, s.c, s.y, 1 as sign from mempair.source_%11$s s where s.y is not null %15$s
                             union all
                             select array(select q.x[i][j] from generate_series(1, %12$s) j), array(select q.c[i][j] from generate_series(1, %13$s) j),
                                    q.y[i], case q.op when 1 then -1 else 1 end
                             from (select * from mempair.change_%11$s_a union all select * from mempair.change_%11$s_b) q,
                                  generate_series(1, q.rows) i
-                            where q.op <> 3
+                            where q.op <> 3 and not %16$L
                         ) as r
                         where %14$s offset 0
                     ) as r
@@ -126,11 +126,13 @@ begin
         (select string_agg(format('%s as q%s,', mempair.quantised(format('r.x[%s]', n.ordinality), (n.value ->> 0)::float8,
                                                                   (n.value ->> 1)::float8, 4), n.ordinality), ' ')
          from jsonb_array_elements(encoding -> 'numbers') with ordinality n),
-        model.id, cardinality(model.numeric_features), cardinality(model.text_features), usable);
+        model.id, cardinality(model.numeric_features), cardinality(model.text_features), usable,
+        case when of_reference then format('and exists (select from mempair.reference_row f where f.model_id = %s and f.row_key = s.row_key)', model.id)
+             else '' end, of_reference);
 end $$;
 
 -- Every sum of an exact model computed from the rows, in the order in which they are packed; 1,600 at a time.
-create or replace function mempair.computed_sums(model mempair.model) returns bigint[]
+create or replace function mempair.computed_sums(model mempair.model, of_reference boolean default false) returns bigint[]
 language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
     d integer := jsonb_array_length(model.constants -> 'w0' -> 0);
@@ -138,7 +140,7 @@ declare
     wanted text[];
     part bigint[];
     total bigint[] := '{}';
-    terms text := mempair.terms_query(model);
+    terms text := mempair.terms_query(model, of_reference);
 begin
     wanted := array['sum(t.sign)', 'sum(t.sign * t.outside)', 'sum(t.sign * t.unknown)',
                     case when is_logistic then 'sum(0)' else 'sum(t.sign * t.yq * t.yq)' end]
@@ -277,7 +279,7 @@ begin
 end $$;
 
 -- Compute an exact model anew from its table and compare: one row per check. Reads one snapshot, locks nothing.
--- What SQL cannot do, `mempair verify` does: choose the constants again, and compare fingerprints.
+-- What SQL cannot do, `mempair verify` does: compare fingerprints, and name the row that explains a difference.
 create or replace function mempair.verify_model(model_name text) returns table ("check" text, fine boolean, detail text)
 language plpgsql stable set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
@@ -337,5 +339,5 @@ begin
     return query select 'keys', wrongs = 0,
         case wrongs when 0 then 'no table holds a key of a row that is gone'
                     else format('%s keys of rows that are gone: %s', wrongs, missed) end;
-    return query select 'constants', null::boolean, 'not computed in SQL: mempair verify chooses them again from the reference rows';
+    return query select 'constants', c.fine, c.detail from mempair.verify_constants(model) c;
 end $$;

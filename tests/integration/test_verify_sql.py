@@ -81,6 +81,9 @@ def test_sql_and_numpy_give_the_same_sums(world: World, options: str) -> None:
     assert verdicts["sums"][0] is True
     assert verdicts["served"][0] is True
     assert verdicts["learned"][0] is True
+    assert verdicts["constants"][0] is None  # reference rows are on their way out
+    world.work()
+    assert found(world)["constants"][0] is True, found(world)["constants"]
 
 
 @pytest.fixture
@@ -98,6 +101,32 @@ def test_a_row_that_escaped_is_in_the_difference(honest: World) -> None:
     fine, detail = found(honest)["sums"]
     assert fine is False
     assert "g[b]" in detail
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "what"),
+    [
+        ("{encoding,numbers,0,0}", "0.75", "centre or scale of a"),
+        ("{encoding,numbers,1,1}", "4096", "centre or scale of b"),
+        ("{encoding,numbers,1,3}", "false", "whether b can be missing"),
+        ("{encoding,numbers,0,2}", "[128]", "the knots of a"),
+        ("{encoding,texts,0,0,0}", '"somebody"', "the levels of c"),
+        ("{outside}", "77", "the shares of odd rows"),
+        ("{w0,0,1}", "-3", "1 of "),
+        ("{h}", "7", "the grid of the reference weights"),
+    ],
+)
+def test_planted_constants_are_seen_in_sql(world: World, path: str, value: str, what: str) -> None:
+    world(RANDOM)
+    fill(world, 0, 500, seed=4)
+    world(
+        "select mempair.create_model('m', 't', features => array['a', 'b', 'c'], target => 'label', gamma => 10, curves => 2)"
+    )
+    world.work()
+    assert found(world)["constants"][0] is True
+    world.sql.execute("update mempair.model set constants = jsonb_set(constants, %s::text[], %s::jsonb)", [path, value])
+    (detail,) = world.execute("select (mempair.verify_constants(this)).detail from mempair.model this")[0]
+    assert what in detail
 
 
 def test_weights_that_do_not_solve_the_equation_are_seen_without_a_solver(honest: World) -> None:

@@ -15,6 +15,8 @@ FORGETTING = (*STEP, "tests/property/test_forgetting.py")
 ODOMETER = ("tests/unit/test_odometer.py", "tests/property/test_odometer_properties.py")
 MODEL = (*KNOWN, "tests/unit/test_model.py")
 BOUNDS = ("tests/unit/test_bounds.py",)
+EXACT = ("tests/property/test_exact.py", "tests/unit/test_encode.py", "tests/unit/test_exact.py")
+TRACES = ("tests/integration/test_traces.py", "tests/integration/test_verify.py")
 CERTIFICATE = ("tests/integration/offline/test_certificate.py",)
 
 
@@ -350,5 +352,82 @@ MUTANTS: Final = (
         "null;",
         CERTIFICATE,
         survives="the worker's own queries take the salt away too; the trigger is for writers to come",
+    ),
+    # -- the exact pair --
+    Mutant(
+        "a deleted row's curvature stays",
+        PAIR + "exact.py",
+        "_weighted(X.T, c * s)",
+        "_weighted(X.T, c * abs(s))",
+        EXACT,
+    ),
+    Mutant("a deleted row's gradient stays", PAIR + "exact.py", "X.T @ (u * s)", "X.T @ (u * (s > 0))", EXACT),
+    Mutant("a deleted row is counted on", PAIR + "exact.py", "_whole([s.sum(),", "_whole([abs(s).sum(),", EXACT),
+    Mutant(
+        "the constants know the order of their rows",
+        PAIR + "encode.py",
+        "x = np.sort(x[np.isfinite(x)])",
+        "x = x[np.isfinite(x)]",
+        EXACT,
+    ),
+    Mutant("one row names a level", PAIR + "encode.py", "RAREST: Final = 5", "RAREST: Final = 1", EXACT),
+    Mutant(
+        "reference weights are not rounded",
+        PAIR + "exact.py",
+        "h = grid(int(np.trace(at_zero.H[0])), n)",
+        "h = FINE",
+        EXACT,
+    ),
+    # -- the worker of the exact pair --
+    Mutant(
+        "exact: constants stay whatever goes",
+        WORKER + "exact.py",
+        "not _same_constants(engine, left):",
+        "False:",
+        TRACES,
+    ),
+    Mutant(
+        "exact: a deleted reference row stays one",
+        WORKER + "exact.py",
+        "reference.drop(connection, model, dropped)",
+        "pass",
+        TRACES,
+    ),
+    Mutant(
+        "exact: a deleted key stays learned",
+        WORKER + "exact.py",
+        "learned.forget(connection, model.id, unlearned)",
+        "pass",
+        TRACES,
+    ),
+    Mutant("exact: a deletion adds", WORKER + "exact.py", "sign[len(reduced.learn) :] = -1.0", "pass", TRACES),
+    Mutant(
+        "a reference row that was updated stays one",
+        WORKER + "reference.py",
+        "if stored[key] == mark]",
+        "if stored[key] == mark or True]",
+        TRACES,
+    ),
+    Mutant(
+        "the key of a refused row outlives it",
+        "mempair_db/ledger/record.py",
+        "self._gone.append(key)",
+        "pass",
+        TRACES,
+    ),
+    Mutant(
+        "ANALYZE may look at the queue",
+        "sql/30_capture.sql",
+        "alter column keys set statistics 0, alter column x set statistics 0, ",
+        "alter column keys set statistics 0, ",
+        TRACES,
+    ),
+    Mutant(
+        "the digest's salt outlives its state",
+        "sql/queries/worker.sql",
+        "ledger_hash = %(ledger_hash)s, attest_salt = null, digest_salt = null",
+        "ledger_hash = %(ledger_hash)s, attest_salt = null",
+        ("tests/integration/test_ledger_frauds.py",),
+        survives="the trigger forget_salt takes it away too",
     ),
 )

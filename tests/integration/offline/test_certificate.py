@@ -152,6 +152,14 @@ def test_a_commitment_covers_every_column_of_the_state(make_shop: Callable[..., 
                 assert found == (False,), column
 
 
+@pytest.mark.parametrize("unlearner", ["symmetric", "passive"])
+def test_the_key_of_a_deleted_row_is_no_longer_among_the_learned(make_shop: Callable[..., Any], unlearner: str) -> None:
+    shop = make_shop(rows=600, unlearner=unlearner, m=40, gamma=1e9)
+    shop.delete(123)
+    assert "123" not in shop.learned()
+    assert len(shop.learned()) == 599
+
+
 # ---- Calibration rows. ----
 
 
