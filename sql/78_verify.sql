@@ -11,6 +11,23 @@ language sql immutable strict parallel safe set search_path = pg_catalog, pg_tem
     from generate_series(0, octet_length(data) - 8, 8) as o
 $$;
 
+-- What is served is computed from these: a model's own sums and, in a fleet, the last known ones of the other shards.
+create or replace function mempair.served_sums(model_id integer) returns bigint[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(t.value order by t.place)
+    from (
+        select u.place, sum(u.value)::bigint as value
+        from (
+            select s.sums from mempair.state s where s.model_id = served_sums.model_id
+            union all
+            select p.sums from mempair.fleet_part p join mempair.fleet_member f on f.model_id = p.model_id and f.generation = p.generation
+            where p.model_id = served_sums.model_id
+        ) as part(sums)
+        cross join lateral unnest(mempair.unpack_integers(part.sums)) with ordinality as u(value, place)
+        group by u.place
+    ) as t
+$$;
+
 -- x_q = floor(clamp((x - centre) / scale) * 1024 + 1/2) as an expression. Clamped first and divided last, which gives the
 -- same bits for a scale that is a power of two, and cannot overflow. NULL where the value is missing.
 create or replace function mempair.quantised(value text, centre float8, scale float8, clamp integer) returns text
@@ -328,7 +345,7 @@ begin
     return query select 'sums', wrongs = 0 and cardinality(stored) = cardinality(computed),
         case when wrongs = 0 then format('the %s sums are those of the %s rows, bit for bit', cardinality(computed), computed[1])
              else format('%s sums differ from those of the rows (stored less computed): %s', wrongs, wrong) end;
-    worst := mempair.residual(model, stored, mempair.served_weights(model));
+    worst := mempair.residual(model, mempair.served_sums(model.id), mempair.served_weights(model));
     return query select 'served', worst < 1e-9,
         format('what is served solves the equation of the sums; the worst line is off by %s of its size', worst::numeric(40, 20)::float8);
     select string_agg(format('%s: %s', r.rows, r.finding), '; ') into missed from mempair.reconcile(model.name, false) r;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mempair_db.cli.common import AsJson, Name, app, messages, show
+from mempair_db.cli.common import AsJson, Name, app, messages, show, show_table, table
 from mempair_db.cli.models import model_create
 
 fleet_app = typer.Typer(no_args_is_help=True, help="One model over several databases, whose rows stay where they are.")
@@ -32,7 +33,7 @@ def fleet_init(file: File = DEFAULT, as_json: AsJson = False) -> None:
 @fleet_models.command("create")
 def fleet_model_create(
     name: Name,
-    table: Annotated[str, typer.Argument(help="The source table, of this name on every shard.")],
+    source: Annotated[str, typer.Argument(metavar="TABLE", help="The source table, of this name on every shard.")],
     target: Annotated[str, typer.Option(help="The column to predict.")],
     features: Annotated[str, typer.Option(help="Columns to predict from, separated by commas.")],
     positive: Annotated[str | None, typer.Option(help="The target's value that counts as yes.")] = None,
@@ -55,9 +56,9 @@ def fleet_model_create(
     """Declare a model on every shard that does not have it yet; `fleet sync` begins it."""
     from mempair_db.fleet import config, declare  # noqa: PLC0415
 
-    given = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name", "table")}
+    given = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name")}
     parameters: dict[str, Any] = dict.fromkeys(_defaults()) | _defaults() | given
-    parameters |= {"source": table, "features": _listed(features), "key": _listed(key)}
+    parameters |= {"features": _listed(features), "key": _listed(key)}
     new = declare.create(config.read(file), name, parameters)
     messages.print(f"Model {name} is declared on {', '.join(new) or 'every shard already'}.", highlight=False)
 
@@ -127,6 +128,26 @@ def fleet_refresh(
         ready.once(name)
     said = f"{name} has constants {done.generation}, from {done.references} reference rows of {done.rows} rows."
     messages.print(said, highlight=False)
+
+
+@fleet_app.command("verify")
+def fleet_verify(name: Name, file: File = DEFAULT, as_json: AsJson = False) -> None:
+    """Compute a model anew from the tables of all shards, on Dask, and compare every bit; exit code 5: one differs."""
+    from mempair_db.fleet import config, exchange  # noqa: PLC0415
+    from mempair_db.fleet.verify import verify  # noqa: PLC0415
+
+    with exchange.exchanging(config.read(file)) as ready:
+        report = verify(ready, name)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))  # noqa: T201
+    else:
+        lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
+        show_table(table(lines))
+    said = (
+        f"is what its {report.rows} rows make of it" if report.fine else "differs; `mempair fleet refresh` reads anew"
+    )
+    messages.print(f"{name} {said}.", highlight=False)
+    raise typer.Exit(0 if report.fine else 5)
 
 
 def _listed(names: str | None) -> list[str] | None:

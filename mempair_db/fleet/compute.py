@@ -49,7 +49,7 @@ class Computing:
                 raise ExtraMissing("Dask's distributed.", remedy="pip install 'mempair_db[fleet]'") from error
             if self.fleet.scheduler is None:
                 self._cluster = dask.LocalCluster(
-                    n_workers=self.fleet.workers, threads_per_worker=1, dashboard_address=None, silence_logs=40
+                    n_workers=self.fleet.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=40
                 )
             self._client = dask.Client(self._cluster if self.fleet.scheduler is None else self.fleet.scheduler)
         return self._client

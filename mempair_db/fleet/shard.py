@@ -96,20 +96,22 @@ def deliver(
         for part in parts:
             connection.execute(query("fleet_take"), {"model": model_id, **part._asdict()})
         point("parts taken in")
-        engine = model.exact
-        engine.take_in(connection, model_id, generation)
-        record = Record(model)
+        model.exact.take_in(connection, model_id, generation)
         taken = ", ".join(f"{part.shard} to {part.ledger_seq}" for part in parts)
-        record.enter(
-            "config", detail=f"fleet: took in {taken or 'nothing'}" + (f"; {gone} shards left" if gone else "")
-        )
-        was_ready, ready = model.phase == "ready", engine.ready
-        model.move("ready" if ready else "learning", model.reason)
-        if ready and not was_ready:
-            record.enter("gate_opened", rows=engine.samples)
-        record.write(connection)
+        _publish(connection, model, f"fleet: took in {taken or 'nothing'}" + (f"; {gone} shards left" if gone else ""))
         point("delivered")
     return True
+
+
+def _publish(connection: psycopg.Connection[Any], model: Model, detail: str) -> None:
+    """Publish what follows from the own sums and the others', with an entry in the ledger that says why."""
+    record, engine = Record(model), model.exact
+    record.enter("config", detail=detail)
+    was_ready, ready = model.phase == "ready", engine.ready
+    model.move("ready" if ready else "learning", model.reason)
+    if ready and not was_ready:
+        record.enter("gate_opened", rows=engine.samples)
+    record.write(connection)
 
 
 def everywhere(connection: psycopg.Connection[Any], model_id: int, seq: int) -> None:
@@ -186,6 +188,13 @@ def find(connection: psycopg.Connection[Any], name: str) -> Model:
 
 
 def checked(connection: psycopg.Connection[Any], model_id: int, generation: int, references: int) -> None:
-    """Note from how many reference rows of this shard the fleet last found the same constants."""
+    """Note from how many reference rows here the fleet found the same constants; what waited for that is served."""
     values = {"model": model_id, "generation": generation, "references": references}
-    connection.execute(query("fleet_checked"), values)
+    with connection.transaction():
+        connection.execute(query("fleet_patience"))
+        connection.execute(query("fleet_lock_state"), {"model": model_id})
+        if connection.execute(query("fleet_checked"), values).rowcount:
+            model = models.look(connection, model_id)
+            if model is not None and model.engine.begun:
+                detail = f"fleet: the constants follow from the reference rows that are left, {references} here"
+                _publish(connection, model, detail)

@@ -121,7 +121,7 @@ def _checks(taken: Snapshot, rows: Rows) -> Iterator[Check]:
     if isinstance(engine, Exact) and engine.sums is not None:
         yield _sums(taken, rows, engine, engine.sums)
     if engine.begun:
-        yield _served(taken)
+        yield served(taken)
     elif taken.published["weights"] is not None:
         yield Check("served", False, "weights are published, though the model has no state")
     yield _learned(taken, rows)
@@ -159,6 +159,9 @@ def _constants(taken: Snapshot, rows: Rows) -> Check:
     if lost:
         shown = ", ".join(lost[: explain.SHOWN])
         return Check("constants", False, f"{len(lost)} reference rows are not there as they were: {shown}")
+    if taken.model.fleet is not None:
+        which = f"{len(payloads)} reference rows are here as they were"
+        return Check("constants", True, f"{which}; `mempair fleet verify` chooses again from those of all shards")
     engine, most = taken.model.engine, taken.published["reference_rows"] or len(payloads)
     if not payloads or len(payloads) > most:
         return Check("constants", False, f"there are {len(payloads)} reference rows, of {most} at the refresh")
@@ -204,7 +207,7 @@ def _sums(taken: Snapshot, rows: Rows, engine: Exact, stored: Sums) -> Check:
     return Check("sums", False, f"{text}; {found}" if found else text)
 
 
-def _served(taken: Snapshot) -> Check:
+def served(taken: Snapshot) -> Check:
     """Compute what is served from the state, and compare."""
     engine, row = taken.model.engine, taken.published
     if isinstance(engine, Exact):

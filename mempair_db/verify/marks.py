@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -50,8 +51,8 @@ class Marks:
         return self + Marks(-other.rows, -other.keys, -other.pairs)
 
 
-def mark(keys: Sequence[str], prints: Prints | None) -> Marks:
-    """Return the marks of some rows.
+def mark(keys: Sequence[str], prints: Prints | None, salt: bytes | None = None) -> Marks:
+    """Return the marks of some rows; with a `salt`, processes that know it get the same ones.
 
     >>> some, rest = mark(["1", "2"], np.array([10, 20])), mark(["3"], np.array([30]))
     >>> some + rest == mark(["3", "1", "2"], np.array([30, 10, 20]))
@@ -59,7 +60,11 @@ def mark(keys: Sequence[str], prints: Prints | None) -> Marks:
     >>> some + rest == mark(["3", "1", "2"], np.array([10, 30, 20]))
     False
     """
-    numbers = _mix(np.fromiter(map(hash, keys), np.int64, len(keys)).view(np.uint64) ^ _SALT)
+    if salt is None:
+        numbers = _mix(np.fromiter(map(hash, keys), np.int64, len(keys)).view(np.uint64) ^ _SALT)
+    else:
+        hashed = b"".join(blake2b(key.encode(), key=salt, digest_size=8).digest() for key in keys)
+        numbers = np.frombuffer(hashed, np.uint64)
     pairs = numbers if prints is None else _mix(numbers ^ np.ascontiguousarray(prints).view(np.uint64))
     return Marks(len(keys), int(numbers.sum()), int(pairs.sum()), len(keys) if prints is None else 0)
 

@@ -34,13 +34,12 @@ class Waiting:
     plan: Plan
     truncated: bool  # all that was learned goes first
 
-    def marks(self) -> Marks:
+    def marks(self, salt: bytes | None = None) -> Marks:
         """Return what learned keys will change by."""
         learn, unlearn = list(self.plan.learn), self.plan.unlearn
         keys = self.changes.keys
-        return mark([keys[i] for i in learn], self.prints[learn]) - mark(
-            [keys[i] for i in unlearn], self.prints[unlearn]
-        )
+        came = mark([keys[i] for i in learn], self.prints[learn], salt)
+        return came - mark([keys[i] for i in unlearn], self.prints[unlearn], salt)
 
     def sums(self, engine: Exact) -> Sums:
         """Return what the sums will change by."""

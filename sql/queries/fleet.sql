@@ -50,7 +50,7 @@ set generation = %(generation)s, references_checked = %(references)s
 where model_id = %(model)s
 
 -- fleet_checked --
-update mempair.fleet_member set references_checked = %(references)s where model_id = %(model)s and generation = %(generation)s
+update mempair.fleet_member set references_checked = %(references)s where model_id = %(model)s and generation = %(generation)s and references_checked is distinct from %(references)s
 
 -- fleet_everywhere --
 -- Every other shard has published a model without what was deleted up to this entry.

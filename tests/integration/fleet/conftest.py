@@ -121,7 +121,7 @@ def client() -> Iterator[Any]:
     """Dask in this process: two workers that are threads."""
     dask: Any = import_module("distributed")
     with dask.Client(
-        processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=40
+        processes=False, n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=40
     ) as client:
         yield client
 
