@@ -120,7 +120,8 @@ def test_planted_constants_are_seen_in_sql(world: World, path: str, value: str, 
     world(RANDOM)
     fill(world, 0, 500, seed=4)
     world(
-        "select mempair.create_model('m', 't', features => array['a', 'b', 'c'], target => 'label', gamma => 10, curves => 2)"
+        "select mempair.create_model('m', 't', features => array['a', 'b', 'c'], target => 'label', gamma => 10,"
+        " curves => 2)"
     )
     world.work()
     assert found(world)["constants"][0] is True
