@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -23,26 +24,25 @@ def dockerfile() -> list[tuple[str, str]]:
 
 
 def compose() -> dict[str, Any]:
-    """compose.yaml, which keeps to nested mappings, block lists of strings and JSON lists."""
-    root: dict[str, Any] = {}
-    parents: list[tuple[int, Any]] = [(-1, root)]
-    for line in (DOCKER / "compose.yaml").read_text().splitlines():
-        content = line.strip()
-        if not content or content.startswith("#"):
-            continue
-        indent = len(line) - len(line.lstrip())
-        while parents[-1][0] >= indent:
-            parents.pop()
-        parent = parents[-1][1]
-        if content.startswith("- "):
-            parent.setdefault("items", []).append(content[2:].strip('"'))
-            continue
-        key, _, value = content.partition(":")
-        assert key not in parent, f"{key} twice"
-        value = value.strip()
-        parent[key] = json.loads(value) if value.startswith(("[", '"')) else value or {}
-        parents.append((indent, parent[key]))
-    return root
+    found: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+    return found
+
+
+def kubernetes() -> dict[tuple[str, str], dict[str, Any]]:
+    """The objects of kubernetes.yaml, by kind and name."""
+    found = yaml.safe_load_all((DOCKER / "kubernetes.yaml").read_text())
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    """The pods that they make."""
+    found = {}
+    for (kind, name), each in kubernetes().items():
+        if kind == "Deployment":
+            found[name] = each["spec"]["template"]["spec"]
+        elif kind == "CronJob":
+            found[name] = each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    return found
 
 
 def mempair_commands() -> Iterator[tuple[str, list[str]]]:
@@ -56,6 +56,11 @@ def mempair_commands() -> Iterator[tuple[str, list[str]]]:
             yield f"compose.yaml {name}", [*entrypoint, *service["command"]]
             if test := service["healthcheck"].get("test"):
                 yield f"compose.yaml {name} healthcheck", test[1:]
+    for name, pod in pods().items():
+        (container,) = pod["containers"]
+        yield f"kubernetes.yaml {name}", [*entrypoint, *container["args"]]
+        if probe := container.get("readinessProbe"):
+            yield f"kubernetes.yaml {name} readiness", probe["exec"]["command"]
     readme = (DOCKER / "README.md").read_text()
     for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL):
         for line in block.splitlines():
@@ -79,13 +84,12 @@ def test_every_command_exists(words: list[str]) -> None:
 
 
 def test_the_worker_is_what_the_image_runs() -> None:
-    assert dict(mempair_commands())["Dockerfile CMD"] == ["mempair", "worker"]
+    assert dict(mempair_commands())["Dockerfile CMD"][:2] == ["mempair", "worker"]
 
 
 def test_the_image_does_not_run_as_root() -> None:
     instructions = [instruction for instruction, _ in dockerfile()]
-    user = dict(dockerfile())["USER"]
-    assert user not in ("root", "0")
+    assert int(dict(dockerfile())["USER"]) > 0
     # It stays that user, and brings nothing of anybody else's in afterwards.
     assert not {"USER", "COPY", "ADD"} & set(instructions[instructions.index("USER") + 1 :])
 
@@ -108,34 +112,117 @@ def test_the_image_has_all_that_the_package_is_built_from() -> None:
 
 def test_services_wait_for_each_other() -> None:
     services = compose()["services"]
-    assert set(services) == {"postgres", "install", "worker"}
+    assert set(services) == {"postgres", "install", "grant", "worker"}
     assert services["install"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    assert services["worker"]["depends_on"]["install"] == {"condition": "service_completed_successfully"}
+    assert services["grant"]["depends_on"] == {"install": {"condition": "service_completed_successfully"}}
+    assert services["worker"]["depends_on"] == {"grant": {"condition": "service_completed_successfully"}}
     for service in services.values():
         for dependency, how in service.get("depends_on", {}).items():
             assert dependency in services
             assert how["condition"] != "service_healthy" or "test" in services[dependency]["healthcheck"]
 
 
-def test_the_services_agree_on_the_database() -> None:
+def test_the_services_agree_on_the_database_and_the_worker_is_not_its_owner() -> None:
     services = compose()["services"]
     server = services["postgres"]["environment"]
-    for name in ("install", "worker"):
+    for name in ("install", "grant", "worker"):
         client = services[name]["environment"]
         assert client["PGHOST"] == "postgres"
-        assert client["PGUSER"] == server["POSTGRES_USER"]
         assert client["PGDATABASE"] == server["POSTGRES_DB"]
-        assert client["PGPASSWORD"] == server["POSTGRES_PASSWORD"]
+        role = "WORKER" if name == "worker" else "POSTGRES"
+        assert client["PGPASSWORD"] == server["MEMPAIR_WORKER_PASSWORD" if role == "WORKER" else "POSTGRES_PASSWORD"]
+        assert (client["PGUSER"] == server["POSTGRES_USER"]) == (role == "POSTGRES")
+    worker = services["worker"]["environment"]["PGUSER"]
+    assert services["grant"]["command"] == ["grant", "--worker", worker]
+    script = (DOCKER / "roles.sh").read_text()
+    assert re.search(rf"create role {worker} login .* nosuperuser nocreatedb nocreaterole;", script)
+    assert "./roles.sh:/docker-entrypoint-initdb.d/mempair-roles.sh:ro" in services["postgres"]["volumes"]
 
 
 def test_the_password_has_no_default_and_the_port_is_not_public() -> None:
     postgres = compose()["services"]["postgres"]
     assert ":?" in postgres["environment"]["POSTGRES_PASSWORD"]
-    assert all(port.startswith("127.0.0.1:") for port in postgres["ports"]["items"])
+    assert all(port.startswith("127.0.0.1:") for port in postgres["ports"])
+    assert all(port.startswith("127.0.0.1:") for port in compose()["services"]["worker"]["ports"])
 
 
 def test_the_build_context_is_the_root_of_the_repository() -> None:
-    for name in ("install", "worker"):
-        build = compose()["services"][name]["build"]
-        assert (DOCKER / build["context"]).resolve() == ROOT
-        assert (ROOT / build["dockerfile"]).is_file()
+    build = compose()["services"]["install"]["build"]
+    assert (DOCKER / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]).is_file()
+
+
+def test_the_context_has_what_the_image_copies_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    kept = {line[1:] for line in lines if line.startswith("!")}
+    copied = {
+        word for name, rest in dockerfile() if name == "COPY" and "--from" not in rest for word in rest.split()[:-1]
+    }
+    assert "*" in lines
+    assert kept == copied
+
+
+def test_metrics_are_published_where_they_are_served() -> None:
+    instructions = dict(dockerfile())
+    port = instructions["EXPOSE"]
+    commands = dict(mempair_commands())
+    for where in ("Dockerfile CMD", "compose.yaml worker", "kubernetes.yaml mempair-worker"):
+        words = commands[where]
+        assert words[words.index("--metrics-port") + 1] == port
+        assert words[words.index("--metrics-host") + 1] == "0.0.0.0"
+    (container,) = pods()["mempair-worker"]["containers"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]
+    assert compose()["services"]["worker"]["ports"][0].endswith(f":{port}")
+
+
+def test_pods_run_with_nothing_they_do_not_need() -> None:
+    uid = int(dict(dockerfile())["USER"])
+    assert set(pods()) == {"mempair-worker", "mempair-checkpoint", "mempair-verify"}
+    for pod in pods().values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == uid
+        assert pod["automountServiceAccountToken"] is False
+        (container,) = pod["containers"]
+        assert container["image"] == "mempair"
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_what_pods_refer_to_is_there() -> None:
+    objects = kubernetes()
+    secret = objects["Secret", "mempair"]["stringData"]
+    for name, pod in pods().items():
+        (container,) = pod["containers"]
+        for variable in container["env"]:
+            assert variable["valueFrom"]["secretKeyRef"]["name"] == "mempair"
+            assert variable["valueFrom"]["secretKeyRef"]["key"] in secret, name
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+        for volume in volumes.values():
+            if claim := volume.get("persistentVolumeClaim"):
+                assert ("PersistentVolumeClaim", claim["claimName"]) in objects
+            for item in volume.get("secret", {}).get("items", ()):
+                assert item["key"] in secret
+    deployment = objects["Deployment", "mempair-worker"]["spec"]
+    assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
+    worker = pods()["mempair-worker"]["containers"][0]
+    assert worker["livenessProbe"]["httpGet"]["port"] == worker["ports"][0]["name"]
+    assert worker["env"][0]["valueFrom"]["secretKeyRef"]["key"] == "worker-dsn"
+
+
+def test_every_object_has_the_fields_of_its_kind() -> None:
+    versions = {
+        "Secret": "v1",
+        "PersistentVolumeClaim": "v1",
+        "Deployment": "apps/v1",
+        "CronJob": "batch/v1",
+    }
+    for (kind, name), each in kubernetes().items():
+        assert each["apiVersion"] == versions[kind]
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name)
+        if kind == "CronJob":
+            assert len(each["spec"]["schedule"].split()) == 5
+            assert each["spec"]["jobTemplate"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"

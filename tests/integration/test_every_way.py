@@ -100,6 +100,8 @@ SILENT = {"update of something else", "update of nothing", "rollback", "truncate
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_model_has_learned_the_rows_of_the_table_after(table: Desk, way: str) -> None:
+    if way == "merge" and table.sql.info.server_version < 150000:
+        pytest.skip("MERGE came with version 15")
     table(*WAYS[way])
     (events,) = table.sql.execute("select pending_changes from mempair.model_status").fetchone() or (None,)
     assert (events == 0) == (way in SILENT)

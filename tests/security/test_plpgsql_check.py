@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -50,7 +51,7 @@ from plpgsql_check_function_tb(%s::regprocedure, relid => %s::oid::regclass, old
 
 
 @pytest.fixture
-def linter(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def linter(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server of the system's PostgreSQL that has the extension, with schema mempair and models of every kind."""
     controls = sorted(Path("/usr/share/postgresql").glob("*/extension/plpgsql_check.control"))
     if not controls:
@@ -61,7 +62,8 @@ def linter(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create extension plpgsql_check")
         connection.execute(MODELS)
-    return dsn
+    yield dsn
+    Server(server_home).stop("immediate")  # while the variable says whose binaries they are
 
 
 def test_plpgsql_check_finds_no_errors_and_no_injection(linter: str) -> None:

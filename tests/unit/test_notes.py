@@ -136,3 +136,19 @@ def test_texts_that_are_no_public_keys_are_refused(text: str) -> None:
 def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidKey, match="mempair keys new"):
         keys.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "reader", "is_open"),
+    [
+        (0o600, 1000, 1000, False),
+        (0o640, 1000, 1000, True),
+        (0o604, 1000, 1000, True),
+        (0o440, 0, 10001, False),  # a secret of Kubernetes, for the group of the pod
+        (0o444, 0, 10001, True),
+        (0o460, 0, 10001, True),
+        (0o440, 0, 0, True),
+    ],
+)
+def test_a_signing_key_that_others_can_read_is_no_key(mode: int, owner: int, reader: int, is_open: bool) -> None:
+    assert keys.others_can_read(mode, owner, reader) == is_open
