@@ -65,8 +65,12 @@ def mempair_commands() -> Iterator[tuple[str, list[str]]]:
     for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL):
         for line in block.splitlines():
             words = shlex.split(line)
-            if words[:2] == ["docker", "run"] or words[-3:-1] == ["worker", "mempair"]:
-                yield f"README.md: {line}", words[words.index("mempair") :]
+            if (
+                words[:2] == ["docker", "run"]
+                or words[-3:-1] == ["worker", "mempair"]
+                or words[0] in ("mempair", "uvx")
+            ):
+                yield f"README.md: {line}", words[words.index("mempair", 1 if words[0] == "uvx" else 0) :]
     for words in re.findall(r"`(mempair [a-z ]+)`", readme):
         yield f"README.md: {words}", words.split()
 

@@ -6,21 +6,31 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing but the wheel and what it asks for."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True
     )
     (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path) -> Path:
+    """An environment with nothing but the wheel and what it asks for."""
+    folder = wheel.parent
     venv.create(folder / "env", with_pip=True)
     subprocess.run(
         [folder / "env/bin/pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)],
@@ -47,3 +57,36 @@ def test_the_wheel_carries_its_licence_and_types(environment: Path) -> None:
     site = next(environment.parent.glob("lib/python*/site-packages"))
     assert (site / "mempair_db/py.typed").exists()
     assert "Apache License" in next(site.glob("mempair_db-*.dist-info/licenses/LICENSE")).read_text()
+
+
+def test_the_module_is_the_command(environment: Path) -> None:
+    commands = [environment / "mempair"], [environment / "python", "-m", "mempair_db"]
+    told = {subprocess.run([*words, "--version"], check=True, capture_output=True).stdout for words in commands}
+    assert len(told) == 1
+
+
+def test_there_is_no_compiled_code_of_ours(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        assert not [name for name in packed.namelist() if name.endswith((".so", ".pyd", ".dylib", ".c"))]
+
+
+def test_on_arm64_too_everything_comes_as_wheels(wheel: Path, tmp_path: Path) -> None:
+    platforms = [word for glibc in ("2_17", "2_28") for word in ("--platform", f"manylinux_{glibc}_aarch64")]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+    command += ["--target", str(tmp_path), "--only-binary=:all:", "--python-version", "3.14", *platforms, str(wheel)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_lock_of_ci_pins_everything_that_is_asked_for() -> None:
+    asked = metadata.requires("mempair_db") or []
+    pins: dict[str, set[str]] = {}
+    for line in (ROOT / ".ci/constraints.txt").read_text().splitlines():
+        pinned = Requirement(line)
+        pins.setdefault(canonicalize_name(pinned.name), set()).update(each.version for each in pinned.specifier)
+    for requirement in map(Requirement, asked):
+        name = canonicalize_name(requirement.name)
+        if name != "mempair-db":
+            assert pins.get(name), f"{name} is not in .ci/constraints.txt: make lock"
+            assert all(requirement.specifier.contains(version) for version in pins[name]), f"{name}: make lock"
