@@ -107,6 +107,7 @@ begin
     if changed is null then
         return;
     end if;
+    perform mempair.refuse_to_stop(old_model, new_model);
     perform mempair.append_config(old_model.id, 'altered by ' || session_user || ': ' || array_to_string(changed, ' '));
     update mempair.model t
     set epsilon = new_model.epsilon, delta = new_model.delta, gamma = new_model.gamma, lambda = new_model.lambda,
@@ -122,5 +123,34 @@ begin
     where t.id = old_model.id;
     if (new_model.curves, new_model.on_null) <> (old_model.curves, old_model.on_null) then
         perform mempair.write_predict(old_model.source);
+    end if;
+end $$;
+
+-- A model that serves is not altered into one that does not: its predictions would fail until enough rows have come. The gate of
+-- an exact model is surely open where d / 2n <= gamma. What a certified one needs is known at its calibration only.
+create or replace function mempair.refuse_to_stop(old_model mempair.model, new_model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+    rows bigint := (select s.rows_learned from mempair.state s where s.model_id = old_model.id);
+    d bigint := jsonb_array_length(old_model.constants -> 'w0' -> 0)
+        + greatest(new_model.curves - old_model.curves, 0) * cardinality(old_model.numeric_features);
+begin
+    if not exists (select from mempair.published p where p.model_id = old_model.id and p.ready) then
+        return;
+    end if;
+    if new_model.on_null = 'skip' and old_model.on_null <> 'skip' then
+        execute format('select count(*) from mempair.source_%s s where s.y is not null and array_position(s.c, null) is null
+                        and array_position(s.x, ''NaN'') is null and array_position(s.x, null) is null', old_model.id) into rows;
+    end if;
+    if new_model.calibration_rows > rows then
+        raise exception 'model % would stop predicting: % rows can be learned, and calibration_rows is %', quote_literal(old_model.name),
+            rows, new_model.calibration_rows
+            using errcode = 'MP001', hint = format('Choose a calibration_rows of at most %s.', rows)
+                || case when new_model.on_null <> old_model.on_null then ' on_null => ''skip'' leaves out rows with missing values.' else '' end;
+    elsif new_model.unlearner = 'exact' and old_model.unlearner = 'exact' and d > 2 * rows * new_model.gamma
+          and (new_model.gamma < old_model.gamma or new_model.curves > old_model.curves or new_model.ridge < old_model.ridge
+               or new_model.on_null <> old_model.on_null) then
+        raise exception 'model % might stop predicting: its % rows are too few for gamma %', quote_literal(old_model.name), rows, new_model.gamma
+            using errcode = 'MP001', hint = format('It surely goes on with gamma => %s.', ceil(d * 5000.0 / greatest(rows, 1)) / 10000);
     end if;
 end $$;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import psycopg
@@ -91,6 +91,8 @@ class Model:
     held: int | None = None  # the version that is published instead of the newest
     versions: int = 0  # that are kept
     versions_age: float | None = None  # seconds since the last one was kept, or all were erased
+    numbers: list[str] = field(default_factory=list)  # names of the features
+    texts: list[str] = field(default_factory=list)
     forgets: bool = True  # whether a learned row goes; who only adds rows says that none does
 
     @property
@@ -135,6 +137,15 @@ class Model:
             **self.queues,
             **{f: sql.Identifier("mempair", f"{f}_{self.id}") for f in ("key", "x", "c", "y", "find")},
         )
+
+    def named(self, reason: str) -> str:
+        """Return why a row was refused, with the name of the column where the reason has its place."""
+        kind, _, rest = reason.partition(" ")
+        place, _, what = rest.partition(" ")
+        names = {"number": self.numbers, "text": self.texts}.get(kind, [])
+        if not place.isdecimal() or not names:
+            return reason
+        return f"feature '{names[int(place) - 1]}' {what}" if int(place) <= len(names) else f"a feature {what}"
 
     def begin(self) -> None:
         """Begin a new epoch, with what is declared now."""
@@ -204,6 +215,8 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         promise=promise if row["constants"] is not None else None,
         engine=engine,
         held=row["held"],
+        numbers=row["numeric_features"],
+        texts=row["text_features"],
         versions=row["versions"],
         versions_age=row["versions_age"],
     )
@@ -223,7 +236,7 @@ def _engine(terms: Mapping[str, Any]) -> Certified | Exact:
 
 def parameters(row: Mapping[str, Any]) -> Parameters:
     """Return what the user chose for a certified model, from columns of mempair.model or from a promise."""
-    names = (field.name for field in fields(Parameters))
+    names = (each.name for each in fields(Parameters))
     return Parameters(**{name: row[_COLUMNS.get(name, name)] for name in names if _COLUMNS.get(name, name) in row})
 
 

@@ -75,7 +75,7 @@ class Record:
 
     def reject(self, seq: int, key: str, op: int, reason: str) -> None:
         """Keep key and reason of an event that was refused, never its values."""
-        self._rejected.append((self.model.id, seq, key, op, reason))
+        self._rejected.append((self.model.id, seq, key, op, self.model.named(reason)))
         self.outcome.rejected += 1
 
     def flush(self, connection: psycopg.Connection[Any]) -> None:

@@ -144,17 +144,17 @@ def _repeated(result: Plan, had: Counter[int | None], has: Counter[int | None], 
 
 
 def unusable(changes: Changes, *, impute: bool, regression: bool, infinite: bool) -> list[str]:
-    """Return why each row cannot be learned; an empty text if it can."""
+    """Return why each row cannot be learned; an empty text if it can. `Model.named` puts in the names of columns."""
     reasons = [""] * len(changes)
     for i in np.flatnonzero(~np.isfinite(changes.x).all(axis=1)).tolist():
         if np.isinf(changes.x[i]).any() and not infinite:
             reasons[i] = "infinite value"
         elif np.isnan(changes.x[i]).any() and not impute:
-            reasons[i] = "missing value"
+            reasons[i] = f"number {int(np.isnan(changes.x[i]).argmax()) + 1} is missing"
     if not impute:
         for i, values in enumerate(changes.c):
             if None in values:
-                reasons[i] = "missing value"
+                reasons[i] = f"text {list(values).index(None) + 1} is missing"
     good = np.isfinite(changes.y) if regression else np.abs(changes.y) == 1.0
     for i in np.flatnonzero(~good).tolist():
         reasons[i] = "unusable target"

@@ -9,6 +9,10 @@ declare
     object record;
     schema_owner text := (select n.nspowner::regrole from pg_catalog.pg_namespace n where n.nspname = 'mempair');
 begin
+    if pg_catalog.current_setting('server_version_num')::integer < 140000 then
+        raise exception 'PostgreSQL % is too old', pg_catalog.current_setting('server_version')
+            using errcode = 'MP007', hint = 'Use PostgreSQL 14 or later.';
+    end if;
     if pg_catalog.getdatabaseencoding() = 'SQL_ASCII' then
         raise exception 'the encoding of database % is SQL_ASCII, in which bytes have no meaning as text', pg_catalog.current_database()
             using errcode = 'MP007', hint = 'Make a database with another encoding, such as UTF8, and move the data there.';

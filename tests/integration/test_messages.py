@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.errors import Diagnostic
 
 from mempair_db.worker.loop import Worker
@@ -51,6 +53,7 @@ def room(database: str) -> Iterator[Room]:
 
 FEW = "delete from people where id > 20"
 MANY = "update people set plan = 'level' || id % 300, email = 'level' || id % 3000"
+TEN_THOUSAND = "insert into people (id, email, churned) select i, 'mail' || i, true from generate_series(3001, 10000) i"
 NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
     "a boolean is a classification": ("", {}, "NOTICE", "(exact) predicts the probability that churned is true"),
     "a number is a regression": ("", {"target": "'age'", "features": "'plan'"}, "NOTICE", "number age by squared loss"),
@@ -62,6 +65,7 @@ NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
     "features in one text": ("", {"features": "'age, plan'"}, "NOTICE", "age integer, 10.0 % missing; plan text"),
     "a text of unique values": ("", {"features": "'{email}'"}, "WARNING", 'all count as one level, "other"'),
     "300 levels": (MANY, {"features": "'{plan}'"}, "WARNING", "has 300 levels; the 100 most frequent are kept"),
+    "10,000 categories": (TEN_THOUSAND, {"features": "'{email}'"}, "WARNING", "leave it out, or name the levels"),
     "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
     "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
     "no backfill": ("", {"backfill": "false"}, "NOTICE", "are not learned (backfill => false)"),
@@ -110,7 +114,110 @@ select mempair.create_model('n', 'other', target => 'age', features => 'plan')""
 LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
 PARTS = "create table parts (id integer primary key, x float8, y boolean) partition by range (id); "
 PART = PARTS + "create table part partition of parts for values from (0) to (10)"
+SKIPPING = LEARNED.replace("'plan']", "'plan'], on_null => 'skip'")
+FOREIGN = """create foreign data wrapper nothing; create server nowhere foreign data wrapper nothing;
+create foreign table far (id integer, age integer, churned boolean) server nowhere"""
+HEIR = (
+    "create table parent (id integer primary key, age integer, churned boolean); create table heir () inherits (parent)"
+)
+TWO = LEARNED + "; select mempair.create_model('r', 'people', target => 'age', features => 'plan')"
 MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
+    "a misspelt target": ("", {"target": "'churn'"}, "no column 'churn'", "Did you mean 'churned'?"),
+    "no features": ("", {"features": "''"}, "features is empty", "Name at least one column"),
+    "a feature twice": ("", {"features": "'age, age'"}, "'age' is named twice", "every feature once"),
+    "no target": ("", {"target": "null"}, "target cannot be NULL", "column name"),
+    "a type nobody can learn": (
+        "alter table people add j jsonb",
+        {"features": "'j'"},
+        "'j' has type jsonb",
+        "add a generated column",
+    ),
+    "too many curves": ("", {"curves": "99"}, "curves cannot be 99", "from 0 to 16"),
+    "an empty name": ("", {"name": "''"}, "model_name cannot be ''", "1 to 63 characters"),
+    "an unlogged table": (
+        "create unlogged table quick (id integer primary key, age integer, churned boolean)",
+        {"source": "'quick'", "features": "'age'"},
+        "public.quick is an unlogged table",
+        "alter table public.quick set logged;",
+    ),
+    "a materialized view": (
+        "create materialized view mv as select * from people",
+        {"source": "'mv'"},
+        "is a materialized view",
+        "on the table behind it",
+    ),
+    "a system table": (
+        "",
+        {"source": "'pg_class'", "target": "'relispartition'", "features": "'reltuples'"},
+        "is a system table",
+        "a table of your own",
+    ),
+    "a table with heirs": (
+        HEIR,
+        {"source": "'parent'", "features": "'age'"},
+        "is part of an inheritance tree",
+        "declarative partitioning",
+    ),
+    "an array of another length": (
+        "select mempair.create_model('m', 'people', target => 'churned', features => 'age')",
+        "work; select mempair_predict('m', array[1.0, 2.0])",
+        "'m' has 1 numeric features, not [1:2]",
+        "in this order: age",
+    ),
+    "the probability of a number": (
+        TWO,
+        "work; select mempair.predict_proba('r', p) from people p",
+        "'r' predicts a number, which has no probability",
+        "Use mempair_predict",
+    ),
+    "a missing value where such rows are skipped": (
+        SKIPPING,
+        "work; select mempair_predict('m', p) from people p where id = 10",
+        "feature 'age' is missing",
+        "on_null => 'impute'",
+    ),
+    "an alteration that closes the gate": (
+        LEARNED,
+        "work; select mempair.alter_model('m', calibration_rows => 100000)",
+        "'m' would stop predicting: 3000 rows can be learned",
+        "at most 3000",
+    ),
+    "an alteration that may close it": (
+        LEARNED,
+        "work; select mempair.alter_model('m', gamma => 1e-6)",
+        "might stop predicting: its 3000 rows are too few for gamma 1e-06",
+        "surely goes on with gamma => 0.001",
+    ),
+    "a version that nobody kept": (
+        LEARNED,
+        "work; select mempair.publish('m', 4000)",
+        "version 4000 of model 'm' cannot be published: the newest is",
+        "Versions that can be: ",
+    ),
+    "rows of some other kind": (
+        LEARNED,
+        "work; select * from mempair.evaluate('m', which => 'held out')",
+        "which cannot be 'held out'",
+        "'all', 'unlearned' or 'unlabelled'",
+    ),
+    "a comparison of two targets": (
+        TWO,
+        "work; select * from mempair.compare('m', 'r')",
+        "'m' and 'r' predict different things: churned and age",
+        "one target",
+    ),
+    "a role of a kind nobody knows": (
+        "",
+        "select mempair.grant_role(current_user, 'boss')",
+        "kind cannot be 'boss'",
+        "",
+    ),
+    "a role that is not there": (
+        "",
+        "select mempair.grant_role('nobody here', 'reader')",
+        "there is no role 'nobody here'",
+        'create role "nobody here" login;',
+    ),
     "a misspelt column": ("", {"features": "array['agee']"}, "no column 'agee'", "Did you mean 'age'?"),
     "capitals": ("", {"features": "array['Age']"}, "no column 'Age'", "Did you mean 'age'?"),
     "an expression": ("", {"features": "array['age*2']"}, "no column 'age*2'", "generated always as (age*2) stored"),
@@ -173,8 +280,11 @@ def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(room: Room, c
     before, mistake, message, hint = MISTAKES[case]
     if before:
         room.sql.execute(before)
+    statement = mistake if isinstance(mistake, str) else room.statement(**mistake)
+    if statement.startswith("work; "):
+        Worker(room.dsn).run_once()
     with pytest.raises(psycopg.Error) as failed:
-        room.sql.execute(mistake if isinstance(mistake, str) else room.statement(**mistake))
+        room.sql.execute(statement.removeprefix("work; "))
     assert message in (failed.value.diag.message_primary or "")
     assert hint in (failed.value.diag.message_hint or "")
 
@@ -220,3 +330,45 @@ def test_a_dropped_table_is_named_with_what_can_be_pasted(room: Room) -> None:
     word, reason = status(room)
     assert word == "failed"
     assert "select mempair.drop_model('m')" in reason
+
+
+def test_refused_rows_are_counted_and_their_column_is_named(room: Room) -> None:
+    room.create(on_null="'skip'")
+    Worker(room.dsn).run_once()
+    assert room.sql.execute("select rows_refused, share_refused from mempair.model_status").fetchone() == (
+        300,
+        Decimal("0.1"),
+    )
+    assert room.sql.execute("select distinct reason from mempair.errors").fetchall() == [("feature 'age' is missing",)]
+
+
+def test_a_foreign_table_is_refused_with_the_reason(room: Room, superuser: Callable[[str], str]) -> None:
+    with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
+        session.execute(FOREIGN)
+        session.execute("alter foreign table far owner to mempair_owner")
+    with pytest.raises(psycopg.Error, match="is a foreign table"):
+        room.create(source="'far'", features="'age'")
+
+
+def test_a_serving_model_that_is_altered_predicts_all_the_while(room: Room) -> None:
+    room.create()
+    Worker(room.dsn).run_once()
+    for change in ("curves => 2", "ridge => 1", "on_null => 'skip'", "gamma => 0.2"):
+        room.sql.execute(f"select mempair.alter_model('m', {change})")
+        for _ in range(2):
+            row = room.sql.execute("select mempair_predict('m', p) from people p where id = 7").fetchone()
+            assert row is not None
+            assert 0 < row[0] < 1
+            Worker(room.dsn).run_once()
+
+
+def test_a_worker_without_rights_says_which_it_lacks(room: Room, superuser: Callable[[str], str]) -> None:
+    room.create()
+    with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
+        session.execute("create role powerless login password 'powerless'")
+    try:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for schema mempair"):
+            Worker(make_conninfo(room.dsn, user="powerless", password="powerless")).run_once()
+    finally:
+        with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
+            session.execute("drop role powerless")

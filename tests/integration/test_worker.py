@@ -146,8 +146,8 @@ def test_rows_with_missing_values_are_rejected_by_key_and_reason_alone(shop: Wor
     shop.sql.execute("insert into shop values (9003, 30, 'pro', 1, 'n', null)")
     shop.work()
     assert shop.sql.execute("select row_key, reason from mempair.rejected order by row_key").fetchall() == [
-        ("9001", "missing value"),
-        ("9002", "missing value"),
+        ("9001", "feature 'age' is missing"),
+        ("9002", "feature 'plan' is missing"),
     ]
     assert shop.learned() == shop.rows() - {"9001", "9002"}
 
