@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mempair_db.client import Client
+    from mempair_db.client import AsyncClient, Client
     from mempair_db.pair.memory_pair import MemoryPair
     from mempair_db.worker.loop import Worker
 
 __version__ = "0.2.0"
-__all__ = ["Client", "MemoryPair", "Worker", "__version__"]
+__all__ = ["AsyncClient", "Client", "MemoryPair", "Worker", "__version__"]
 
 _PLACES = {
+    "AsyncClient": "mempair_db.client",
     "Client": "mempair_db.client",
     "MemoryPair": "mempair_db.pair.memory_pair",
     "Worker": "mempair_db.worker.loop",

@@ -1,0 +1,150 @@
+"""The Python client: every kind of feature, one pool of connections, and the same for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import threading
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from mempair_db import AsyncClient, Client, errors
+from tests.world import World
+
+TABLE = """
+create type mood as enum ('calm', 'wild');
+create schema "My Shop";
+create table "My Shop"."Visits" (
+    day date not null, "No" integer not null, age integer, spend numeric, plan text, mood mood, vip boolean,
+    seen timestamptz default now(), tags jsonb, bought boolean, primary key (day, "No"));
+"""
+FEATURES = ["age", "spend", "plan", "mood", "vip", "seen"]
+
+
+def row(i: int) -> dict[str, Any]:
+    return {
+        "day": datetime.date(2026, 1, 1) + datetime.timedelta(i % 5),
+        "No": i,
+        "age": 20 + i * 31 % 40,
+        "spend": Decimal(i * 7 % 100) / 3,
+        "plan": ["a", "b", None][i % 3],
+        "mood": ["calm", "wild"][i % 2],
+        "vip": i % 4 == 0,
+        "tags": {"n": i},
+        "bought": i * 31 % 40 + i * 7 % 100 > 60,
+    }
+
+
+def create(client: Client) -> None:
+    client.create_model("visits", '"My Shop"."Visits"', target="bought", features=FEATURES, gamma=10)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_client_learns_predicts_and_forgets_rows_of_every_type(world: World, pooled: bool) -> None:
+    world(TABLE)
+    client = Client(world.dsn)
+    if pooled:
+        client.__enter__()
+    create(client)
+    assert client.learn("visits", [row(i) for i in range(300)]) == 300
+    world.work()
+    assert client.status("visits") == "ready"
+    asked = row(7) | {"seen": "2026-01-01T00:00:00Z"}
+    served = world.one(
+        """select mempair_predict('visits', v) from "My Shop"."Visits" v where "No" = 7""",
+    )
+    seen = world.one("""select seen from "My Shop"."Visits" where "No" = 7""")
+    assert client.predict("visits", row(7) | {"seen": seen}) == pytest.approx(served)
+    explained = client.explain("visits", asked)
+    assert {each["feature"] for each in explained} == {"intercept", *FEATURES}
+    assert client.evaluate("visits")["rows"] == 300
+    assert client.evaluate("visits", '"No" < 10')["rows"] == 10
+    assert client.evaluate("visits", which="unlearned")["rows"] == 0
+    assert {"feature", "weight", "standard_error"} <= client.coefficients("visits")[0].keys()
+    assert client.forget("visits", (row(7)["day"], 7)) == 1
+    assert client.forget("visits", (row(7)["day"], 7)) == 0
+    world.work()
+    receipt = client.receipt("visits", '["2026-01-03", "7"]')
+    assert receipt is not None
+    assert receipt["key"] == '["2026-01-03", "7"]'
+    with pytest.raises(errors.InvalidParameter, match="day, No"):
+        client.forget("visits", 7)
+    with pytest.raises(errors.UnknownModel, match="visit'"):
+        client.predict("visit", {"age": 3})
+    client.drop_model("visits")
+    client.__exit__()
+
+
+def test_a_misspelt_parameter_is_named_with_the_nearest(world: World) -> None:
+    world("create table t (id integer primary key, x float8, y boolean)")
+    with pytest.raises(errors.InvalidParameter, match=r"no parameter 'gama'.*Did you mean 'gamma'\?"):
+        Client(world.dsn).create_model("m", "t", target="y", features=["x"], gama=1)
+
+
+def test_a_failed_transaction_leaves_the_pool_usable_and_no_row_behind(world: World) -> None:
+    world(TABLE)
+    with Client(world.dsn, connections=1) as client:
+        create(client)
+        with pytest.raises(Exception, match="violates not-null"):
+            client.learn("visits", [row(1), row(2) | {"No": None}])
+        assert world.one('select count(*) from "My Shop"."Visits"') == 0
+        assert client.learn("visits", [row(1)]) == 1
+
+
+def test_threads_share_a_pool(world: World) -> None:
+    world(TABLE)
+    found: list[float] = []
+    with Client(world.dsn, connections=2) as client:
+        create(client)
+        client.learn("visits", [row(i) for i in range(200)])
+        world.work()
+        threads = [threading.Thread(target=lambda: found.append(client.predict("visits", row(3)))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        sessions = world.one(
+            "select count(*) from pg_stat_activity where application_name = 'mempair client'"
+            " and datname = current_database()"
+        )
+    assert sessions <= 2
+    assert len(found) == 8
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_the_same_questions_can_be_asked_in_asyncio(world: World, pooled: bool) -> None:
+    world(TABLE)
+
+    async def ask() -> None:
+        client = AsyncClient(world.dsn)
+        if pooled:
+            await client.__aenter__()
+        await client.create_model("visits", '"My Shop"."Visits"', target="bought", features=FEATURES, gamma=10)
+        assert await client.learn("visits", [row(i) for i in range(200)]) == 200
+        await asyncio.to_thread(world.work)
+        assert await client.status("visits") == "ready"
+        many = await asyncio.gather(*(client.predict("visits", row(i)) for i in range(10)))
+        assert all(0 < p < 1 for p in many)
+        assert (await client.evaluate("visits"))["rows"] == 200
+        assert len(await client.explain("visits", row(3))) == 1 + len(FEATURES)
+        assert await client.coefficients("visits")
+        assert await client.forget("visits", (row(3)["day"], 3)) == 1
+        await asyncio.to_thread(world.work)
+        assert await client.receipt("visits", '["2026-01-04", "3"]') is not None
+        with pytest.raises(errors.UnknownModel):
+            await client.predict("nobody", {"age": 1})
+        await client.drop_model("visits")
+        await client.__aexit__()
+
+    asyncio.run(ask())
+
+
+def test_numbers_alone_can_be_given_as_they_are(world: World) -> None:
+    world("create table t (id integer primary key, x float8, z float8, y boolean)")
+    client = Client(world.dsn)
+    client.create_model("m", "t", target="y", features=["x", "z"], gamma=10)
+    client.learn("m", [{"id": i, "x": i % 7, "z": i % 5, "y": i % 7 > 3} for i in range(200)])
+    world.work()
+    assert client.predict("m", [6.0, 1.0]) == pytest.approx(client.predict("m", {"x": 6, "z": 1}))
