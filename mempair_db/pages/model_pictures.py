@@ -13,6 +13,7 @@ from mempair_db.pages import template
 from mempair_db.pages.svg import Plot, Series, figure
 
 SPARK: Final = (120, 28)
+LEAST: Final = 0.05  # a smaller change does not fill the height: it would look like a fall
 
 
 def roc(points: Sequence[dict[str, Any]], auc: float | None) -> Markup:
@@ -99,8 +100,8 @@ def spark(values: Sequence[float], words: str) -> Markup:
     known = [v for v in values if math.isfinite(v)]
     if len(known) < 2:
         return Markup()
-    low, high = min(known), max(known)
-    rise = (height - 6) / (high - low) if high > low else 0.0
+    middle, half = (min(known) + max(known)) / 2, max((max(known) - min(known)) / 2, LEAST / 2)
+    low, rise = middle - half, (height - 6) / (2 * half)
     step = (width - 6) / (len(known) - 1)
     points = [(round(3 + i * step, 1), round(height - 3 - (v - low) * rise, 1)) for i, v in enumerate(known)]
     return template.render("spark.svg", points=points, width=width, height=height, words=words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
@@ -24,8 +26,6 @@ from mempair_db.database.connect import connect
 from mempair_db.ledger import notes, verify
 from mempair_db.ledger.notes import Checkpoint
 from mempair_db.ledger.verify import Verdict
-from mempair_db.offline import export, folder
-from mempair_db.pages import report
 from mempair_db.web.look import Part, Rows
 from mempair_db.web.models import EVENTS, GRANT
 from mempair_db.web.site import RELOAD, Site, page, site
@@ -162,33 +162,37 @@ def frauds() -> list[list[Markup]]:
 
 def export_file(request: Request) -> Response:
     """The ledger and the state of a model, without rows, as a zip of an export."""
-    here = site(request)
-    with here.looking() as look:
-        found = here.model(look, request)
     target = Path(tempfile.mkstemp(prefix="mempair-", suffix=".zip")[1])
-    with tempfile.TemporaryDirectory(prefix="mempair-") as temporary:
-        made = Path(temporary) / "export"
-        export.export(here.dsn(), made, name=found["model"])
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(made.rglob("*")):
-                archive.write(file, file.relative_to(temporary))
-    name = quote(f"export-{found['model']}", safe="")
-    headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}.zip"}
+    with _exported(request) as (name, made), zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(made.rglob("*")):
+            archive.write(file, file.relative_to(made.parent))
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(f'export-{name}', safe='')}.zip"}
     return FileResponse(target, headers=headers, media_type="application/zip", background=BackgroundTask(target.unlink))
 
 
 def report_file(request: Request) -> Response:
     """The report of a model, without an audit, as one page."""
-    here = site(request)
-    with here.looking() as look:
-        found = here.model(look, request)
-    with tempfile.TemporaryDirectory(prefix="mempair-") as temporary:
-        made = Path(temporary) / "export"
-        export.export(here.dsn(), made, name=found["model"])
-        text = report.render(folder.read(made, found["model"]), None)
-    name = quote(f"report-{found['model']}", safe="")
+    from mempair_db.offline import folder  # noqa: PLC0415 - DuckDB and numba take a moment to import
+    from mempair_db.pages import report  # noqa: PLC0415
+
+    with _exported(request) as (name, made):
+        text = report.render(folder.read(made, name), None)
     headers = {
-        "content-disposition": f"attachment; filename*=UTF-8''{name}.html",
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(f'report-{name}', safe='')}.html",
         "content-security-policy": "default-src 'none'; sandbox",
     }
     return HTMLResponse(text, headers=headers)
+
+
+@contextmanager
+def _exported(request: Request) -> Iterator[tuple[str, Path]]:
+    """Export the model that the address names, for as long as the block runs."""
+    from mempair_db.offline import export  # noqa: PLC0415 - DuckDB takes a moment to import
+
+    here = site(request)
+    with here.looking() as look:
+        name = here.model(look, request)["model"]
+    with tempfile.TemporaryDirectory(prefix="mempair-") as temporary:
+        made = Path(temporary) / "export"
+        export.export(here.dsn(), made, name=name)
+        yield name, made

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock, Thread
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from mempair_db import errors
-from mempair_db.offline.progress import Advance
-from mempair_db.verify.checks import Report, verify
+
+if TYPE_CHECKING:
+    from mempair_db.offline.progress import Advance
+    from mempair_db.verify.checks import Report
 
 
 @dataclass
@@ -58,6 +61,8 @@ class Jobs:
         return job
 
     def _run(self, job: Job) -> None:
+        from mempair_db.verify.checks import verify  # noqa: PLC0415 - numba takes a moment to import
+
         @contextmanager
         def bars(_what: str, total: int) -> Iterator[Advance]:
             job.total = total

@@ -116,7 +116,8 @@ def test_the_image_has_all_that_the_package_is_built_from() -> None:
 
 def test_services_wait_for_each_other() -> None:
     services = compose()["services"]
-    assert set(services) == {"postgres", "install", "grant", "worker"}
+    assert set(services) == {"postgres", "install", "grant", "worker", "web", "prometheus", "grafana"}
+    assert {name for name, service in services.items() if "profiles" in service} == {"web", "prometheus", "grafana"}
     assert services["install"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert services["grant"]["depends_on"] == {"install": {"condition": "service_completed_successfully"}}
     assert services["worker"]["depends_on"] == {"grant": {"condition": "service_completed_successfully"}}
@@ -129,7 +130,7 @@ def test_services_wait_for_each_other() -> None:
 def test_the_services_agree_on_the_database_and_the_worker_is_not_its_owner() -> None:
     services = compose()["services"]
     server = services["postgres"]["environment"]
-    for name in ("install", "grant", "worker"):
+    for name in ("install", "grant", "worker", "web"):
         client = services[name]["environment"]
         assert client["PGHOST"] == "postgres"
         assert client["PGDATABASE"] == server["POSTGRES_DB"]
@@ -146,8 +147,9 @@ def test_the_services_agree_on_the_database_and_the_worker_is_not_its_owner() ->
 def test_the_password_has_no_default_and_the_port_is_not_public() -> None:
     postgres = compose()["services"]["postgres"]
     assert ":?" in postgres["environment"]["POSTGRES_PASSWORD"]
-    assert all(port.startswith("127.0.0.1:") for port in postgres["ports"])
-    assert all(port.startswith("127.0.0.1:") for port in compose()["services"]["worker"]["ports"])
+    published = [service["ports"] for service in compose()["services"].values() if "ports" in service]
+    assert len(published) == 5
+    assert all(port.startswith("127.0.0.1:") for ports in published for port in ports)
 
 
 def test_the_build_context_is_the_root_of_the_repository() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import mempair_db
 from mempair_db.database.queries import load
 
-CALLS = {"query": 0, "statement": 0, "rows": 1, "do": 0}
+CALLS = {"query": 0, "statement": 0, "rows": 1, "_rows": 0, "do": 0}
 """The functions that take a query's name, and where they take it."""
 PREFIXES = {"cli": "cli_", "web": "web_"}
 
