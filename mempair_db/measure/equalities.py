@@ -56,7 +56,7 @@ def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
     learnable: Counter[str] = Counter()
     total, references = exact.nothing(reference.classes, reference.d), []
     with bars(f"Adding up the rows of {model.name}", model.surviving_rows) as advance:
-        for chunk, marked in _chunks(model):
+        for chunk, marked in usable_rows(model):
             total += exact.sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
             references.append(chunk.take(np.flatnonzero(marked).tolist()))
             learnable.update(chunk.keys)
@@ -125,7 +125,7 @@ def _same(computed: Any, stored: Any) -> bool:
     return bool(np.allclose(computed, np.array(stored, float), rtol=CLOSE, atol=CLOSE))
 
 
-def _chunks(model: Offline) -> Iterator[tuple[Changes, Any]]:
+def usable_rows(model: Offline) -> Iterator[tuple[Changes, Any]]:
     """Yield the rows that can be learned, and which of them are reference rows."""
     row = model.row
     _, *features, target, flag = [title for title, _ in script.columns(row)]

@@ -7,6 +7,7 @@ comment on column model.sums is 'Exact: int64, little-endian; table sums has the
 comment on column model.digest_salt is 'What opens the digest of this state in the ledger; it goes when the state changes.';
 comment on column model.cap is 'Certified: the budget of the epoch, in units of 1e-12 rho.';
 comment on column model.changes_waiting is 'Changes that no worker had applied at the export.';
+comment on column model.deadline_seconds is 'How long a deletion may wait.';
 comment on column model.exported_at is 'Times are UTC.';
 comment on table sums is 'Exact models: every sum by its name. g: gradient, H: upper triangle of the curvature, at the reference weights.';
 comment on column sums.place is 'From 1, in the order in which they are packed.';

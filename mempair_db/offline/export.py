@@ -65,9 +65,9 @@ _COLUMNS: Final = (
     (
         pa.string(),
         "name source_schema source_table target positive loss unlearner on_null on_exhausted constants status reason "
-        "server_version promise published",
+        "server_version promise published controller",
     ),
-    (pa.float64(), "epsilon delta gamma chosen_lambda kappa clip"),
+    (pa.float64(), "epsilon delta gamma chosen_lambda kappa clip deadline_seconds"),
     (pa.binary(), "tally block checkpoint ledger_hash sums digest_salt"),
     (pa.bool_(), "ready"),
     (FLOATS, "anchor theta"),

@@ -63,7 +63,12 @@ def _capacity(results: Sequence[Result]) -> Plot:
     low, high = min(r.capacity for r in results), max(r.capacity for r in results)
     text = f"An epoch serves between {low:.1f} and {high:.1f} deletions; it grows with λ and with γ."
     return Plot(
-        "Capacity", text, "λ", "deletions an epoch", _series(results, "gamma", "γ", "lam", "capacity"), log_x=True
+        "Capacity",
+        text,
+        "λ (ridge)",
+        "deletions an epoch",
+        _series(results, "gamma", "γ", "lam", "capacity"),
+        log_x=True,
     )
 
 
@@ -73,7 +78,7 @@ def _noise(results: Sequence[Result]) -> Plot:
         f"One deletion's noise is typically {low:.3g} to {high:.3g} long; compare with the length of the model itself."
     )
     series = [*_series(results, "gamma", "γ", "lam", "noise"), _lengths(results)]
-    return Plot("Noise of one deletion", text, "λ", "length", series, log_x=True)
+    return Plot("Noise of one deletion", text, "λ (ridge)", "length", series, log_x=True)
 
 
 def _lengths(results: Sequence[Result]) -> Series:

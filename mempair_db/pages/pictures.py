@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from mempair_db.measure.audit import Audit
 from mempair_db.pages.svg import Plot, Series, figure
+from mempair_db.pages.template import span
 from mempair_db.pair import odometer
 
 if TYPE_CHECKING:
@@ -27,6 +30,23 @@ def forgotten(deletions: Sequence[Deletion]) -> Markup:
     return figure(Plot("Deletions served over time", text, "time (UTC)", "deletions", series, times=True))
 
 
+def waited(requests: Sequence[tuple[datetime, float]], deadline: float) -> Markup:
+    """How long each deletion took from the request to its execution, against the deadline."""
+    times = [at.timestamp() for at, _ in requests]
+    seconds = [max(taken, 1e-3) for _, taken in requests]
+    late = sum(taken > deadline for taken in seconds)
+    text = (
+        f"From request to done it took {span(median(seconds))} in the middle and {span(max(seconds))} at most; the "
+        f"deadline is {span(deadline)}. {f'{late} were late.' if late else 'None was late.'}"
+    )
+    series = [
+        Series("from request to done", times, seconds, "dots"),
+        Series("deadline", [times[0], times[-1]], [deadline, deadline], tone="limit"),
+    ]
+    labels = ("when it was done (UTC)", "seconds")
+    return figure(Plot("From request to done", text, *labels, series, log_y=True, times=True))
+
+
 def budget(deletions: Sequence[Deletion], delta: float, promised: float) -> Markup:
     """ε of all deletions of the epoch, after each of them."""
     numbers = list(range(1, len(deletions) + 1))
@@ -41,7 +61,9 @@ def budget(deletions: Sequence[Deletion], delta: float, promised: float) -> Mark
         Series("ε of all deletions of the epoch", numbers, epsilon, "step"),
         Series("promised ε", [numbers[0], numbers[-1]], [promised, promised], tone="limit"),
     ]
-    return figure(Plot("Budget spent, deletion by deletion", text, "deletion", "ε", series))
+    return figure(
+        Plot("Budget spent, deletion by deletion", text, "deletions of all epochs, in the order served", "ε", series)
+    )
 
 
 def of_audit(result: Audit) -> list[tuple[str, Markup]]:
@@ -77,7 +99,9 @@ def _leave_one_out(found: dict[str, Any] | None) -> Markup:
         f"{len(left)} rows were left out one at a time. After a deletion, before its noise, the model is at most "
         f"{worst['ratio']:.3f} of the proved distance from the replay without the row (tick {worst['tick']})."
     )
-    return figure(Plot("Distance to the true replay", text, "tick of the row", "share of the bound", series))
+    return figure(
+        Plot("Distance to the true replay", text, "tick at which the row was learned", "share of the bound", series)
+    )
 
 
 def _empirical(found: list[dict[str, Any]] | None) -> Markup:
@@ -93,7 +117,9 @@ def _empirical(found: list[dict[str, Any]] | None) -> Markup:
         Series("claimed ε", places, [one["claimed"] for one in found], "dots", "2"),
     ]
     text = f"Two worlds, with the row and without it, and a test that tries to tell them apart. {names}."
-    return figure(Plot("Empirical against claimed ε", text, "test", "ε", series, log_y=True))
+    return figure(
+        Plot("Empirical against claimed ε", text, "test, by its number in the text below", "ε", series, log_y=True)
+    )
 
 
 def _regret(found: dict[str, Any] | None) -> Markup:
@@ -112,7 +138,16 @@ def _regret(found: dict[str, Any] | None) -> Markup:
         f"model in hindsight; the live bound says at most {last['bound']:.4g}. Against a comparator that follows the "
         f"data, with path length {found['path_length']:.3g}, it is {found['dynamic']:.4g}."
     )
-    return figure(Plot("Regret and its bound", text, "tick", "regret", series, log_y=_positive(curve)))
+    return figure(
+        Plot(
+            "Regret and its bound",
+            text,
+            "ticks: rows learned in the epoch so far",
+            "regret",
+            series,
+            log_y=_positive(curve),
+        )
+    )
 
 
 def _positive(curve: list[dict[str, Any]]) -> bool:
@@ -135,4 +170,13 @@ def _deletion_curve(found: dict[str, Any] | None) -> Markup:
         f"{found['metric']} is {fits[0]:.3f} after {ms[0]} and {fits[-1]:.3f} after {ms[-1]} deletions; retrained, "
         f"{found['steps'][-1]['retrained']:.3f}. The paper's formula, as printed, says {found['paper_capacity']:.1f}."
     )
-    return figure(Plot("Accuracy after m deletions", text, "deletions m", found["metric"], series, log_x=True))
+    return figure(
+        Plot(
+            "Accuracy after m deletions",
+            text,
+            "deletions m since the last retrain",
+            found["metric"],
+            series,
+            log_x=True,
+        )
+    )

@@ -6,12 +6,15 @@ It holds figures of the model and its ledger, and no row, key or feature value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Final
 
+import pyarrow.parquet as pq
+
 from mempair_db import __version__
+from mempair_db.measure import fresh
 from mempair_db.measure.audit import Audit
-from mempair_db.measure.claims import OPEN, Claim
+from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, Claim
 from mempair_db.offline.folder import Offline
 from mempair_db.pages import pictures, template
 from mempair_db.pages.text import ONE_RECORD
@@ -37,15 +40,18 @@ def render(model: Offline, result: Audit | None) -> str:
     """Return the page."""
     row, served = model.row, deletions(model)
     spent = [deletion for deletion in served if deletion.rho]
+    asked = requests(model)
     return template.render(
         "report.html",
         title=f"Model {model.name}: forgetting report",
         subtitle=f"Table {row['source_schema']}.{row['source_table']} on PostgreSQL {row['server_version']}, as of "
-        f"{_time(row['exported_at'])}. Made by mempair_db {__version__}.",
+        f"{_time(row['exported_at'])}. {_responsible(row['controller'])}Made with mempair_db {__version__}.",
         cards=_cards(model, served),
         summary=_summary(model, served),
         audit=result,
         verdict=_verdict(result) if result else None,
+        fresh=_fresh(fresh.beside(model)) if result else "",
+        waited_figure=pictures.waited(asked, float(row["deadline_seconds"])) if asked else None,
         claims=[(claim, _findings(claim)) for claim in result.claims] if result else [],
         model_facts=_model(model),
         deletions=served,
@@ -113,11 +119,38 @@ def _summary(model: Offline, served: list[Deletion]) -> str:
 
 
 def _verdict(result: Audit) -> dict[str, str]:
-    if result.failed:
-        return {"kind": "fails", "text": "A claim does not hold."}
-    if any(claim.verdict == OPEN for claim in result.claims):
-        return {"kind": "open", "text": "Something is open."}
-    return {"kind": "holds", "text": "Every measured claim holds."}
+    """Say in one sentence what became of the claims."""
+    good, bad, waits, skipped = (sum(c.verdict == v for c in result.claims) for v in (HOLDS, FAILS, OPEN, SKIPPED))
+    measured = good + bad + waits
+    left = f" {skipped} {'claim was' if skipped == 1 else 'claims were'} not measured." if skipped else ""
+    if bad:
+        return {"kind": "fails", "text": f"{bad} of {measured} claims that were measured do NOT hold.{left}"}
+    if waits:
+        return {"kind": "open", "text": f"{good} of {measured} claims hold, and {waits} cannot be judged yet.{left}"}
+    if not measured:
+        return {"kind": "not", "text": "No claim could be measured."}
+    return {"kind": "holds", "text": f"All {measured} claims that were measured hold.{left}"}
+
+
+def requests(model: Offline) -> list[tuple[datetime, float]]:
+    """Return when deletions were done and how many seconds after the request, as far as receipts are kept."""
+    rows = pq.read_table(model.folder / "request.parquet", filters=[("model_id", "=", model.row["id"])]).to_pylist()
+    return sorted(
+        (row["executed_at"].replace(tzinfo=timezone.utc), (row["executed_at"] - row["requested_at"]).total_seconds())
+        for row in rows
+        if row["requested_at"] is not None and row["executed_at"] is not None
+    )
+
+
+def _fresh(found: fresh.Beside | None) -> str:
+    if found is None:
+        return ""
+    gap = abs(found.now - found.retrained)
+    words = "the same" if gap < 5e-5 else f"{gap:.4f} {'more' if found.now > found.retrained else 'less'} now"
+    return (
+        f"On its {found.rows:,} rows the model has {found.metric} {found.now:.4f} now; computed anew from the same "
+        f"rows it has {found.retrained:.4f}: {words}."
+    )
 
 
 def _model(model: Offline) -> list[tuple[str, str]]:
@@ -180,6 +213,10 @@ def _open(model: Offline) -> list[tuple[str, str]]:
 def _findings(claim: Claim) -> str:
     parts = (claim.measured, f"limit {claim.limit}" if claim.limit else "", claim.note)
     return " · ".join(part for part in parts if part)
+
+
+def _responsible(controller: str | None) -> str:
+    return f"Responsible for the data: {controller}. " if controller else ""
 
 
 def _time(moment: Any) -> str:

@@ -47,8 +47,10 @@ class Plot:
 
 
 def figure(plot: Plot) -> Markup:
-    """Return the figure with its legend and table."""
+    """Return the figure with its legend and table; of one point only what it says, for there is nothing to see."""
     xs = sorted({v for s in plot.series for v in s.xs})
+    if max((len(set(zip(s.xs, s.ys, strict=True))) for s in plot.series if s.tone != "limit"), default=0) < 2:
+        return Markup('<p class="soft">{}</p>').format(plot.text)
     return template.render("figure.html", plot=plot, drawn=draw(plot), rows=_rows(plot, xs), points=len(xs))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,23 @@ def moment(text: str | None) -> str:
     '2026-11-17 16:00:00 UTC'
     """
     return text[:19].replace("T", " ") + " UTC" if text else ""
+
+
+def span(length: timedelta | float | None) -> str:
+    """Write a length of time in one unit.
+
+    >>> [span(n) for n in (None, 0.02, 5, 300, 9000, 200000, 2592000)]
+    ['', 'less than a second', '5 s', '5 min', '2.5 h', '2.3 days', '30 days']
+    """
+    if length is None:
+        return ""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    if seconds < 1:
+        return "less than a second"
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size or (size == 60 and seconds >= 120):
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.0f} s"
 
 
 @cache

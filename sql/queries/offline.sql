@@ -20,6 +20,8 @@ select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.ke
         from pg_catalog.pg_class q
         where q.oid in (pg_catalog.format('mempair.change_%%s_a', m.id)::regclass, pg_catalog.format('mempair.change_%%s_b', m.id)::regclass)
        )::bigint as queue_bytes,
+       extract(epoch from mempair.deadline())::float8 as deadline_seconds,
+       (select t.value from mempair.setting t where t.name = 'controller') as controller,
        timezone('UTC', now()) as exported_at, pg_catalog.current_setting('server_version') as server_version
 from mempair.model m
 join mempair.state s on s.model_id = m.id

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from mempair_db.ledger.record import Outcome
 from mempair_db.worker.metrics import FIGURES, LAG, Metrics

@@ -191,6 +191,12 @@
         const done = await included(deletion.retrain, head, receipt.model_id);
         if (done.kind !== "retrained" || done.epoch !== entry.epoch || done.seq <= entry.seq) throw new Wrong(`Ledger entry ${done.seq} is not the retrain that entry ${entry.seq} speaks of.`);
       }
+      if (deletion.state) {
+        const state = await included(deletion.state, head, receipt.model_id);
+        if (state.kind !== "purged" || !(state.detail || "").includes("; sha256 of the state: ") || state.seq <= entry.seq)
+          throw new Wrong(`Ledger entry ${state.seq} has no digest of the state after entry ${entry.seq}.`);
+        notes.push(`Ledger entry ${state.seq} has the digest of the state then, which an export made before the state changed again can confirm.`);
+      }
       good.push(`Row ${deletion.row}: ledger entry ${entry.seq} says the same, carries the key's tag and is under the signed root.`);
       if (deletion.requested) notes.push(`That row ${deletion.row} was asked for at ${deletion.requested} is what the database said.`);
     }
