@@ -1,0 +1,40 @@
+"""The examples run, and do what they say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+import mempair_db
+from mempair_db import Client
+from mempair_db.examples import regression, retention
+from tests.world import World
+
+
+def test_the_notebook_runs_from_the_first_cell_to_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MEMPAIR_DSN", world.dsn)
+    done = runpy.run_path(str(Path(mempair_db.__file__).parent / "examples" / "churn.py"))
+    assert "ready" in capsys.readouterr().out
+    assert done["figures"]["log_loss"] < done["figures"]["base_log_loss"]
+    assert done["risk"] > 0.4
+    assert done["reasons"]["calls"] > 0
+    assert done["receipt"]["key"] == "42"
+    assert "42" not in world.learned()
+
+
+def test_a_regression_with_curves_beats_straight_lines(world: World) -> None:
+    found = regression.run(Client(world.dsn))
+    assert found["r2"] > 0.9
+    assert found["error_with_curves"] < found["error_of_straight_lines"]
+    assert 800 < found["rent_of_80_square_metres"] < 1200
+
+
+def test_a_month_is_forgotten_with_its_partition(world: World) -> None:
+    retention.run(Client(world.dsn))
+    found = retention.run(Client(world.dsn))  # it can be run again
+    assert (found["left"], found["of_january"]) == (800, 0)
+    assert found["receipt"] is not None
