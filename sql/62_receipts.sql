@@ -108,6 +108,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
             'rows', l.rows, 'rho', l.rho, 'rho_spent', l.rho_spent, 'rho_cap', l.rho_cap, 'tag', encode(l.tag, 'hex'),
             'detail', l.detail),
         'salt', encode(r.salt, 'hex'),
+        'place', r.place,
+        'path', (select jsonb_agg(encode(substr(r.path, 32 * n + 1, 32), 'hex') order by n)
+                 from generate_series(0, octet_length(r.path) / 32 - 1) n),
         'queue_erased', (select mempair.utc(min(p.at)) from mempair.ledger p
                          where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'purged'),
         'state_digest_in_entry', (select min(p.seq) from mempair.ledger p
@@ -137,7 +140,7 @@ declare
 begin
     select jsonb_build_object(
         'document', 'mempair deletion receipt',
-        'version', 1,
+        'version', 2,
         'model', model.name,
         'model_id', model.id,
         'source', model.source::text,

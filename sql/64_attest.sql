@@ -1,33 +1,49 @@
--- Entries that are written from SQL, and commitments to a model's state.
+-- Appending to a ledger, and commitments to a model's state.
 
--- Append an entry. Takes the state row's lock first, like the worker, and so waits for a batch under way.
+-- Append entries: the only way in, for the worker and for SQL alike. `entries` is an array of objects with the columns of
+-- mempair.ledger; numbers, bodies and hashes are made here, the time too where there is none. Returns the first number.
+-- Takes the state row's lock first, and so waits for a batch under way.
+create or replace function mempair.append_entries(model_id integer, entries jsonb) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    first bigint;
+    head bytea;
+    entry mempair.ledger;
+begin
+    select s.ledger_seq + 1, coalesce(s.ledger_hash, decode(repeat('00', 32), 'hex')) into strict first, head
+    from mempair.state s where s.model_id = append_entries.model_id for update;
+    entry.seq := first - 1;
+    for entry in
+        select append_entries.model_id, first - 1 + place, coalesce(e.at, clock_timestamp()), e.kind, e.epoch, e.clock, e.rows, e.rho,
+               e.rho_spent, e.rho_cap, e.tag, e.detail
+        from rows from (jsonb_to_recordset(entries) as (
+            at timestamptz, kind text, epoch integer, clock bigint, rows bigint, rho bigint, rho_spent bigint, rho_cap bigint,
+            tag bytea, detail text)) with ordinality as e(at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, place)
+        order by place
+    loop
+        entry.body := mempair.ledger_body(entry);
+        entry.prev := head;
+        entry.hash := sha256('\x02'::bytea || head || entry.body);
+        head := entry.hash;
+        insert into mempair.ledger values (entry.*);
+    end loop;
+    update mempair.state s set ledger_seq = entry.seq, ledger_hash = head where s.model_id = append_entries.model_id;
+    return first;
+end $$;
+
+-- Append one entry about the model as it stands.
 create or replace function mempair.append_entry(
     model_id integer, entry_kind text, entry_rows bigint, detail text, tag bytea default null
 ) returns bigint
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    state mempair.state;
-    entry mempair.ledger;
-begin
-    select s.* into strict state from mempair.state s where s.model_id = append_entry.model_id for update;
-    entry.model_id := model_id;
-    entry.seq := state.ledger_seq + 1;
-    entry.at := clock_timestamp();
-    entry.kind := entry_kind;
-    entry.epoch := state.epoch;
-    entry.clock := state.clock;
-    entry.rows := entry_rows;
-    entry.rho := 0;
-    entry.rho_spent := state.spent;
-    entry.tag := tag;
-    entry.detail := detail;
-    entry.body := mempair.ledger_body(entry);
-    entry.prev := coalesce(state.ledger_hash, decode(repeat('00', 32), 'hex'));
-    entry.hash := sha256('\x02'::bytea || entry.prev || entry.body);
-    insert into mempair.ledger select (entry).*;
-    update mempair.state s set ledger_seq = entry.seq, ledger_hash = entry.hash where s.model_id = append_entry.model_id;
-    return entry.seq;
-end $$;
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+    with locked as (
+        select s.epoch, s.clock, s.spent from mempair.state s where s.model_id = append_entry.model_id for update
+    )
+    select mempair.append_entries(append_entry.model_id, jsonb_build_array(jsonb_build_object(
+        'kind', entry_kind, 'epoch', s.epoch, 'clock', s.clock, 'rows', entry_rows, 'rho', 0, 'rho_spent', s.spent,
+        'tag', append_entry.tag::text, 'detail', append_entry.detail)))
+    from locked s
+$$;
 
 -- A salted hash of everything the model carries and serves: it fixes the state, and without the salt says nothing about it.
 -- Every column counts, also one that is added later, but for where the ledger stands, which every entry changes, and when the queue was purged.

@@ -26,7 +26,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'select, insert, update, delete', 'table mempair.loss_count'),
         ('worker', 'select, update', 'table mempair.queue'),
         ('worker', 'select, insert, update, delete', 'table mempair.worker'),
-        ('worker', 'insert', 'table mempair.ledger'),
         ('worker', 'insert', 'table mempair.receipt'),
         ('worker', 'insert', 'table mempair.rejected'),
         ('worker', 'select', 'table mempair.model_status'),
@@ -63,7 +62,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
-                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts',
+                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts', 'append_entries', 'append_entry',
                                     'mark_dropped_sources', 'store_version', 'hold_version', 'erase_versions', 'latest_published']),
         ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),

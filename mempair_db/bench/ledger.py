@@ -61,25 +61,20 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def _write(connection: psycopg.Connection[Any], entries: int) -> dict[str, Any]:
     """Enter deletions, as many as fit into a transaction each; then the same rows once more, hashed already."""
-    ledger = Ledger(1, 0, None, AT)
+    ledger = Ledger(1, AT)
 
     def write() -> None:
         ledger.append("calibrated", epoch=1, clock=0, rows=1, rho_cap=10**15, detail="bench")
-        spent = 0
-        while ledger.seq < entries:
-            with connection.transaction():
-                for _ in range(min(CHUNK, entries - ledger.seq)):
-                    spent += 1000
-                    ledger.append(
-                        "unlearned", epoch=1, clock=0, rows=1, rho=1000, rho_spent=spent, rho_cap=10**15, tag=TAG
-                    )
+        for entry in range(1, entries):
+            spent = 1000 * entry
+            ledger.append("unlearned", epoch=1, clock=0, rows=1, rho=1000, rho_spent=spent, rho_cap=10**15, tag=TAG)
+            if len(ledger) == CHUNK or entry == entries - 1:
                 ledger.write(connection)
 
     hashed = _seconds(write)
     connection.execute(
-        "update mempair.state set epoch = 1, spent = %s, cap = 1000000000000000, deletions = %s, ledger_seq = %s,"
-        " ledger_hash = %s where model_id = 1",
-        [1000 * (entries - 1), entries - 1, entries, ledger.head],
+        "update mempair.state set epoch = 1, spent = %s, cap = 1000000000000000, deletions = %s where model_id = 1",
+        [1000 * (entries - 1), entries - 1],
     )
     connection.execute("create table plain (like mempair.ledger including constraints including indexes)")
     rows = connection.execute("select * from mempair.ledger order by seq").fetchall()

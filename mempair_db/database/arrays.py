@@ -23,7 +23,7 @@ from psycopg.types.string import ByteaBinaryLoader
 
 Ints = npt.NDArray[np.int64]
 
-FLOAT8, FLOAT8_ARRAY, TEXT_ARRAY, INT4_ARRAY = 701, 1022, 1009, 1007
+FLOAT8, FLOAT8_ARRAY, TEXT, TEXT_ARRAY, INT4_ARRAY = 701, 1022, 25, 1009, 1007
 HEADER = 20
 AT_ONCE = 1_000
 ELEMENT = np.dtype([("length", ">i4"), ("value", ">f8")])
@@ -44,6 +44,23 @@ class FloatArrayDumper(Dumper):
         elements["value"] = obj.ravel()
         shape = b"".join(struct.pack(">2i", length, 1) for length in obj.shape)
         return struct.pack(">3i", obj.ndim, 0, FLOAT8) + shape + elements.tobytes()
+
+
+class Keys(list[str]):
+    """Texts that are sent as text[] in binary, all at once; a connection that was not taught it sends a plain list."""
+
+
+class KeysDumper(Dumper):
+    """Write texts as text[]; psycopg looks at each of them for characters to escape."""
+
+    format = Format.BINARY
+    oid = TEXT_ARRAY
+
+    def dump(self, obj: Keys) -> Buffer:
+        """Return the array in Postgres' binary form."""
+        if not obj:
+            return struct.pack(">3i", 0, 0, TEXT)
+        return struct.pack(">5i", 1, 0, TEXT, len(obj), 1) + packed_texts(obj, np.arange(len(obj)), "utf-8")[0]
 
 
 class FloatArrayLoader(Loader):
@@ -120,6 +137,7 @@ def stretches(starts: Ints, lengths: Ints) -> Ints:
 def register(connection: psycopg.Connection[Any]) -> None:
     """Teach a connection numpy arrays, both ways."""
     connection.adapters.register_dumper(np.ndarray, FloatArrayDumper)
+    connection.adapters.register_dumper(Keys, KeysDumper)
     connection.adapters.register_loader(FLOAT8_ARRAY, FloatArrayLoader)
 
 

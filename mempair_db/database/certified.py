@@ -89,10 +89,10 @@ class Certified:
         self.stored_epoch, self.new_after_deletion = epoch, False
         self.stored_window = (self.pair.arrays.window_v[:used].copy(), self.pair.arrays.window_r[:used].copy())
 
-    def save(self, connection: psycopg.Connection[Any], common: dict[str, Any], ledger: dict[str, Any]) -> None:
+    def save(self, connection: psycopg.Connection[Any], common: dict[str, Any]) -> None:
         """Write state, window and published weights."""
         saved = {"checkpoint": self.after_deletion, "new_checkpoint": self.new_after_deletion}
-        connection.execute(query("save_state"), common | ledger | _pack(self.pair) | saved)
+        connection.execute(query("save_state"), common | _pack(self.pair) | saved)
         connection.execute(query("publish"), common | published(self.pair))
         self._save_window(connection, common["model"])
 

@@ -135,7 +135,7 @@ class Exact:
         for _, packed in parts.fetchall():
             self.others += Sums.from_bytes(packed, self.reference.classes, self.reference.d)
 
-    def save(self, connection: psycopg.Connection[Any], common: dict[str, Any], ledger: dict[str, Any]) -> None:
+    def save(self, connection: psycopg.Connection[Any], common: dict[str, Any]) -> None:
         """Write the sums, and the weights that follow from them."""
         if self.reference is None or self.sums is None:
             raise ValueError("the model has no constants yet")
@@ -147,7 +147,7 @@ class Exact:
             "refreshed": self.new_constants,
             "uncertainty": self.uncertainty(),
         }
-        connection.execute(query("save_sums"), common | ledger | sums)
+        connection.execute(query("save_sums"), common | sums)
         if self.new_constants:  # a certified epoch before this one left its curvature, which was made of rows
             connection.execute(query("cut_window"), {"model": common["model"], "pairs": 0})
         ready = self.ready

@@ -45,20 +45,30 @@ def buckets(keys: Sequence[str]) -> npt.NDArray[np.int32]:
 
 def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, list[int | None]]:
     """Return the fingerprints learned under these keys: one each, if capture was never bypassed."""
-    found: dict[str, list[int | None]] = {}
-    if keys:
-        wanted = list(set(keys))
-        name = "find_learned" if len(wanted) < MANY else "find_many_learned"
+    if not keys:
+        return {}
+    wanted = arrays.Keys(set(keys))
+    if len(wanted) < MANY:
         values = {"model": model_id, "keys": wanted, "buckets": buckets(wanted).tolist()}
-        for key, mark in connection.execute(query(name), values).fetchall():
-            found.setdefault(key, []).append(mark)
+        rows = connection.execute(query("find_learned"), values).fetchall()
+    else:
+        values = {"model": model_id, "keys": wanted}
+        ((some, marks),) = connection.cursor(binary=True).execute(query("find_many_learned"), values).fetchall()
+        rows = list(zip(some or (), marks or (), strict=True))
+    found: dict[str, list[int | None]] = {key: [mark] for key, mark in rows}
+    if len(found) < len(rows):
+        found = {key: [] for key in found}
+        for key, mark in rows:
+            found[key].append(mark)
     return found
 
 
 def forget(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> None:
     """Remove these keys."""
-    if keys:
-        wanted = list(keys)
+    wanted = arrays.Keys(keys)
+    if len(wanted) >= MANY:
+        connection.execute(query("forget_many_learned"), {"model": model_id, "keys": wanted})
+    elif wanted:
         values = {"model": model_id, "keys": wanted, "buckets": buckets(wanted).tolist()}
         connection.execute(query("forget_learned"), values)
 

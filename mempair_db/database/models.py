@@ -82,8 +82,7 @@ class Model:
     deletions: int  # by noise, in the present epoch
     number_count: int
     text_count: int
-    ledger_seq: int
-    ledger_hash: bytes | None
+    ledger_seq: int  # the last entry
     secret: bytes
     declared: dict[str, Any]  # what the user wants now
     promise: dict[str, Any] | None  # what the present epoch was begun with
@@ -209,7 +208,6 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         number_count=len(row["numeric_features"]),
         text_count=len(row["text_features"]),
         ledger_seq=row["ledger_seq"],
-        ledger_hash=row["ledger_hash"],
         secret=row["secret"],
         declared=declared,
         promise=promise if row["constants"] is not None else None,
@@ -244,11 +242,10 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
     """Write the state, the published weights and the model's own row."""
     model.version += 1
     common = {"model": model.id, "version": model.version, "epoch": model.epoch}
-    ledger = {"ledger_seq": model.ledger_seq, "ledger_hash": model.ledger_hash}
     if model.engine.begun:
-        model.engine.save(connection, common, ledger)
+        model.engine.save(connection, common)
     else:
-        connection.execute(query("blank_state"), common | ledger)
+        connection.execute(query("blank_state"), common)
         connection.execute(query("blank_published"), common | {"needed": model.terms["calibration_rows"]})
         connection.execute(query("cut_window"), {"model": model.id, "pairs": 0})
         connection.execute(query("forget_reference"), {"model": model.id})

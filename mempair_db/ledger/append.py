@@ -1,4 +1,4 @@
-"""Append to a ledger: the entries of one transaction, chained as they come, stored at its end."""
+"""Append to a ledger: entries are collected, then numbered, chained and stored by `mempair.append_entries`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from mempair_db.database.queries import query
-from mempair_db.ledger.entry import GENESIS, Entry, chain
 
 
 class Ledger:
-    """Collects the entries of one transaction, and writes them at its end. The state row must be locked."""
+    """Collects entries of one transaction on one model. Numbers and hashes are the server's to make."""
 
-    def __init__(self, model_id: int, seq: int, head: bytes | None, at: datetime) -> None:
-        """Continue after entry `seq`, whose hash was `head`."""
+    def __init__(self, model_id: int, at: datetime) -> None:
+        """Begin with no entries; all of them will have this time."""
         self.model_id = model_id
-        self.seq = seq
-        self.head = head or GENESIS
         self.at = at
-        self._rows: list[tuple[Any, ...]] = []
+        self._entries: list[dict[str, Any]] = []
 
     def append(
         self,
@@ -35,22 +33,30 @@ class Ledger:
         tag: bytes | None = None,
         detail: str | None = None,
     ) -> int:
-        """Add an entry and return its number."""
-        self.seq += 1
-        entry = Entry(self.model_id, self.seq, self.at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail)
-        body, prev = entry.body(), self.head
-        self.head = chain(prev, body)
-        self._rows.append((*entry, body, prev, self.head))
-        return self.seq
+        """Add an entry and return its place among those that are not written yet."""
+        self._entries.append(
+            {
+                "at": self.at.isoformat(),
+                "kind": kind,
+                "epoch": epoch,
+                "clock": clock,
+                "rows": rows,
+                "rho": rho,
+                "rho_spent": rho_spent,
+                "rho_cap": rho_cap,
+                "tag": None if tag is None else f"\\x{tag.hex()}",
+                "detail": detail,
+            }
+        )
+        return len(self._entries) - 1
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not self._rows
+    def __len__(self) -> int:
+        """Return how many entries wait to be written."""
+        return len(self._entries)
 
-    def write(self, connection: psycopg.Connection[Any]) -> None:
-        """Store the collected entries."""
-        with connection.cursor().copy(query("copy_ledger")) as copy:
-            for row in self._rows:
-                copy.write_row(row)
-        self._rows.clear()
+    def write(self, connection: psycopg.Connection[Any]) -> int:
+        """Store the collected entries, and return the number of the first."""
+        values = {"model": self.model_id, "entries": Jsonb(self._entries)}
+        row = connection.execute(query("append_entries"), values).fetchone()
+        self._entries = []
+        return int(row[0]) if row else 0

@@ -5,6 +5,7 @@ body = every field in the order of `Entry`, each as a 4-byte big-endian length a
 hash = SHA-256(0x02 ‖ prev ‖ body), prev = the entry before, 32 zero bytes for the first. The Merkle tree over the same
        bodies uses 0x00 and 0x01, so no hash of the one can pass for a hash of the other.
 tag  = HMAC-SHA-256(salt, key): who has the receipt has the salt; without it the tag is noise
+       of an entry about several deleted rows: the Merkle root over their tags, and each receipt has its path to it
 
 The same bytes are made in Postgres by `mempair.ledger_body` and in DuckDB by the macro of `sql/duckdb/ledger.sql`.
 """
@@ -16,6 +17,7 @@ import hmac
 import re
 import secrets
 import struct
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
@@ -28,6 +30,8 @@ _MIDDLE = struct.Struct(">iqiqiqiqiq")  # epoch, clock, rows, rho, rho_spent
 _NUMBER = struct.Struct(">iq")
 _LENGTH = struct.Struct(">i")
 _NULL = _LENGTH.pack(-1)
+_INNER, _OUTER = (bytes(i ^ pad for i in range(256)) for pad in (0x36, 0x5C))  # RFC 2104
+_INNER_PAD, _OUTER_PAD = b"\x36" * 32, b"\x5c" * 32
 
 
 class Entry(NamedTuple):
@@ -112,7 +116,12 @@ def short_key(key: str, encoding: str = "UTF8") -> str:
     return key if len(text) <= LONGEST_KEY else f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def new_tag(key: str) -> tuple[bytes, bytes]:
-    """Return (tag, salt) for a deleted row."""
-    salt = secrets.token_bytes(32)
-    return make_tag(salt, key), salt
+def new_tags(keys: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
+    """Return (tags, salts) for deleted rows: HMAC written out, which takes half the time of `make_tag` for each."""
+    random, sha = secrets.token_bytes(32 * len(keys)), hashlib.sha256
+    salts = [random[i : i + 32] for i in range(0, len(random), 32)]
+    tags = [
+        sha(salt.translate(_OUTER) + _OUTER_PAD + sha(salt.translate(_INNER) + _INNER_PAD + text).digest()).digest()
+        for salt, text in zip(salts, [key.encode() for key in keys], strict=True)
+    ]
+    return tags, salts

@@ -74,14 +74,40 @@ def inclusion_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
     return proof[::-1]
 
 
+def all_proofs(leaves: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+    """Return the root, and for every leaf its inclusion proof, the hashes joined; O(n) hashes for all of them.
+
+    >>> a, b, c = (leaf_hash(name) for name in (b"a", b"b", b"c"))
+    >>> root, (_, _, last) = all_proofs([a, b, c])
+    >>> last == node_hash(a, b) and root == node_hash(last, c)
+    True
+    """
+    levels = [list(leaves)]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        above = [node_hash(left, right) for left, right in zip(below[::2], below[1::2], strict=False)]
+        levels.append([*above, below[-1]] if len(below) % 2 else above)  # one without a sibling goes up as it is
+    proofs = [b""]
+    for level in reversed(levels[:-1]):
+        siblings = [node for pair in zip(level[1::2], level[::2], strict=False) for node in pair]
+        siblings += [b""] * (len(level) % 2)
+        proofs = [sibling + proofs[i >> 1] for i, sibling in enumerate(siblings)]
+    return levels[-1][0], proofs
+
+
 def included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
     """Check an inclusion proof: the siblings, with the leaf, make the root."""
+    return root_from(leaf, index, size, proof) == root
+
+
+def root_from(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes | None:
+    """Return the root that the siblings make with the leaf; None if they are too few or too many."""
     if not 0 <= index < size:
-        return False
+        return None
     node, last = leaf, size - 1
     for sibling in proof:
         if last == 0:
-            return False
+            return None
         if index & 1 or index == last:
             node = node_hash(sibling, node)
             while not index & 1 and index:
@@ -89,7 +115,7 @@ def included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: b
         else:
             node = node_hash(node, sibling)
         index, last = index >> 1, last >> 1
-    return last == 0 and node == root
+    return node if last == 0 else None
 
 
 def consistency_proof(leaves: Sequence[bytes], old: int) -> list[bytes]:

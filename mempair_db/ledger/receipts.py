@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -26,6 +25,7 @@ from mempair_db.ledger.notes import Checkpoint
 from mempair_db.ledger.says import BY_RETRAIN
 
 DOCUMENT: Final = "mempair deletion receipt"
+VERSIONS: Final = (1, 2)  # 2: an entry may be about several rows
 FIRST: Final = (
     "document",
     "version",
@@ -119,7 +119,7 @@ def check(document: Document, keys: Sequence[PublicKey], key_value: str | None =
 
 
 def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None) -> list[str]:
-    if document["document"] != DOCUMENT or document["version"] != 1:
+    if document["document"] != DOCUMENT or document["version"] not in VERSIONS:
         raise errors.VerificationFailed("This is no receipt of a version that is known here.")
     if notes.open_note(document["signature"], keys) != _digest_text(document):
         raise errors.VerificationFailed("The receipt was changed after it was signed.")
@@ -134,8 +134,7 @@ def _check(document: Document, keys: Sequence[PublicKey], key_value: str | None)
         good.append("it is for your key value")
     for deletion in document["deletions"]:
         entry = _included(deletion, checkpoint, document["model_id"])
-        tag = make_tag(bytes.fromhex(deletion["salt"]), document["key"])
-        if entry.tag is None or not hmac.compare_digest(entry.tag, tag):
+        if entry.tag is None or entry.tag != opened_tag(deletion, document["key"]):
             raise errors.VerificationFailed(f"The tag of ledger entry {entry.seq} is not made from the key value.")
         says.require_same(deletion, entry)
         if entry.detail == BY_RETRAIN:
@@ -187,6 +186,15 @@ def _require_digest(state: Document, entry: Entry, checkpoint: Checkpoint, model
     found = _included(state, checkpoint, model_id)
     if found.kind != "purged" or digest.said(found.detail) is None or found.seq <= entry.seq:
         raise errors.VerificationFailed(f"Ledger entry {found.seq} has no digest of the state after entry {entry.seq}.")
+
+
+def opened_tag(deletion: Document, key: str) -> bytes | None:
+    """Return the ledger's tag that a receipt opens: the key's own; or, of an entry about several rows, their root."""
+    tag, rows = make_tag(bytes.fromhex(deletion["salt"]), key), deletion["entry"]["rows"]
+    if rows == 1:
+        return tag if deletion.get("path") is None else None
+    path = [bytes.fromhex(node) for node in deletion["path"]]
+    return merkle.root_from(merkle.leaf_hash(tag), deletion["place"], rows, path)
 
 
 def _require_retrain(deletion: Document, entry: Entry, checkpoint: Checkpoint, model_id: int) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any, Final
 
 import psycopg
 
 from mempair_db import __version__
-from mempair_db.database import models
+from mempair_db.database import arrays, models
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
+from mempair_db.ledger import kept, merkle
 from mempair_db.ledger.append import Ledger
-from mempair_db.ledger.entry import new_tag
+from mempair_db.ledger.entry import new_tags
+from mempair_db.ledger.kept import Kept
 
 MUCH: Final = 20_000  # receipts and refused rows, kept until they are written
 MANY: Final = 1_000  # applied rows whose dead versions would slow every later look at the queue: purge them too
+FEW: Final = 20  # deletions that get an entry each
+TOGETHER: Final = 1_024  # deletions that share one entry, at most: a receipt has log₂ of it hashes
 
 
 @dataclass
@@ -46,9 +52,10 @@ class Record:
         self.model = model
         self.outcome = Outcome()
         self.at = datetime.now(timezone.utc)
-        self._ledger = Ledger(model.id, model.ledger_seq, model.ledger_hash, self.at)
-        self._receipts: list[tuple[Any, ...]] = []
-        self._gone: list[str] = []  # deleted rows, which are not to stay among the refused ones
+        self._ledger = Ledger(model.id, self.at)
+        self._written = False  # whether any entry is
+        self._receipts: list[Kept] = []
+        self._collected = 0  # how many receipts those are
         self._rejected: list[tuple[Any, ...]] = []
 
     def enter(self, kind: str, *, clock: int | None = None, rho_spent: int | None = None, **fields: Any) -> int:
@@ -62,16 +69,53 @@ class Record:
         self, entry: str, kind: str, key: str, requested: datetime | None, subject: str | None, **fields: Any
     ) -> None:
         """Add the entry of one deleted row, and the receipt that can open its tag with the key, or with the subject."""
-        tag, salt = new_tag(key if subject is None else subject)
-        seq = self.enter(entry, rows=1, tag=tag, **fields)
-        promise = self.model.terms
-        terms = (promise["unlearner"], promise["epsilon"], promise["delta"], __version__)
-        self._gone.append(key)
-        self._receipts.append((self.model.id, key, subject, tag, salt, seq, requested, self.at, kind, *terms))
+        (tag,), (salt,) = new_tags([key if subject is None else subject])
+        place = self.enter(entry, rows=1, tag=tag, **fields)
+        self._keep(entry, Kept(place, kind, [key], [subject], [salt], [requested], None))
+
+    def deletions(
+        self,
+        entry: str,
+        kind: str,
+        keys: Sequence[str],
+        requested: Sequence[datetime | None],
+        subjects: Sequence[str | None],
+        *,
+        detail: str,
+    ) -> None:
+        """Add deletions that cost nothing; many of them share an entry, whose tag is the Merkle root of their tags."""
+        if len(keys) <= FEW:
+            for key, at, subject in zip(keys, requested, subjects, strict=True):
+                self.deletion(entry, kind, key, at, subject, detail=detail)
+            return
+        parts = -(-len(keys) // TOGETHER)
+        for first, last in pairwise(len(keys) * part // parts for part in range(parts + 1)):
+            some = slice(first, last)
+            self._together(entry, kind, keys[some], requested[some], subjects[some], detail)
+
+    def _together(
+        self,
+        entry: str,
+        kind: str,
+        keys: Sequence[str],
+        requested: Sequence[datetime | None],
+        subjects: Sequence[str | None],
+        detail: str,
+    ) -> None:
+        named = [key if subject is None else subject for key, subject in zip(keys, subjects, strict=True)]
+        tags, salts = new_tags(named)
+        root, paths = merkle.all_proofs([merkle.leaf_hash(tag) for tag in tags])
+        number = self.enter(entry, rows=len(keys), tag=root, detail=detail)
+        self._keep(entry, Kept(number, kind, keys, subjects, salts, requested, paths))
+
+    def _keep(self, entry: str, receipts: Kept) -> None:
+        rows = len(receipts.keys)
+        self._receipts.append(receipts)
+        self._collected += rows
         if entry == "unlearned":
-            self.outcome.unlearned += 1
+            self.outcome.unlearned += rows
         else:
-            self.outcome.cancelled += 1
+            self.outcome.cancelled += rows
 
     def reject(self, seq: int, key: str, op: int, reason: str) -> None:
         """Keep key and reason of an event that was refused, never its values."""
@@ -80,7 +124,7 @@ class Record:
 
     def flush(self, connection: psycopg.Connection[Any]) -> None:
         """Write what has been collected so far, if it is much: a million deletions need not fit into memory."""
-        if len(self._receipts) + len(self._rejected) >= MUCH:
+        if self._collected + len(self._rejected) >= MUCH:
             self._write_lists(connection)
 
     def note(self, text: str) -> None:
@@ -94,34 +138,39 @@ class Record:
         if self.model.held is not None and self.model.forgets:
             self.enter("config", detail=f"version {self.model.held} is published no more: rows in it have gone")
         self._write_lists(connection)
-        if self._ledger.seq == self.model.ledger_seq:  # a state changes with an entry or not at all: so an attested
-            models.save_row(connection, self.model)  # one cannot be exchanged
-        else:
-            point("ledger written")
-            self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
+        if self._written:
             models.save(connection, self.model)
+        else:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
+            models.save_row(connection, self.model)
         if self.outcome.unlearned or self.outcome.cancelled or self.outcome.retrained or self.outcome.learned >= MANY:
             connection.execute(query("mark_unpurged"), {"model": self.model.id})
         point("state written")
         self.outcome.figures = self.model.engine.figures()
 
-    def append(self, connection: psycopg.Connection[Any]) -> None:
-        """Write ledger entries about what changes no state, which so stays the one that was attested."""
-        self._ledger.write(connection)
-        self.model.ledger_seq, self.model.ledger_hash = self._ledger.seq, self._ledger.head
-        values = {"model": self.model.id, "ledger_seq": self._ledger.seq, "ledger_hash": self._ledger.head}
-        connection.execute(query("save_ledger"), values)
-
     def _write_lists(self, connection: psycopg.Connection[Any]) -> None:
-        """Write receipts, refused rows and ledger entries, and begin new lists."""
-        if self._gone:
-            connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": self._gone})
-        for name, rows in (("copy_receipts", self._receipts), ("copy_rejected", self._rejected)):
-            if rows:
-                with connection.cursor().copy(query(name)) as copy:
-                    for row in rows:
-                        copy.write_row(row)
+        """Write ledger entries, receipts and refused rows, and begin new lists."""
+        first = 0
+        if len(self._ledger):
+            entries = len(self._ledger)
+            first = self._ledger.write(connection)
+            self.model.ledger_seq, self._written = first + entries - 1, True
+            point("ledger written")
+        if self._receipts:
+            self._write_receipts(connection, first)
         point("receipts written")
-        if not self._ledger.empty:
-            self._ledger.write(connection)
-        self._gone, self._receipts, self._rejected = [], [], []
+        if self._rejected:
+            with connection.cursor().copy(query("copy_rejected")) as copy:
+                for row in self._rejected:
+                    copy.write_row(row)
+        self._receipts, self._collected, self._rejected = [], 0, []
+
+    def _write_receipts(self, connection: psycopg.Connection[Any], first: int) -> None:
+        """Write the receipts; a deleted row is not to stay among the refused ones either."""
+        keys = arrays.Keys(key for receipts in self._receipts for key in receipts.keys)
+        connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": keys})
+        promise = self.model.terms
+        terms = kept.Terms(
+            self.model.id, self.at, promise["unlearner"], promise["epsilon"], promise["delta"], __version__
+        )
+        with connection.cursor().copy(query("copy_receipts")) as copy:
+            copy.write(kept.pack(terms, self._receipts, first))

@@ -8,7 +8,7 @@ that went on after it was restored may have more entries than the file: what cou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import psycopg
 from mempair_db.database.queries import query
 from mempair_db.errors import VerificationFailed
 from mempair_db.ledger import verify
-from mempair_db.ledger.entry import make_tag
+from mempair_db.ledger.receipts import opened_tag
 
 ERASURES = ("unlearned", "cancelled")
 
@@ -31,6 +31,7 @@ class Erasure(NamedTuple):
     at: str
     kind: str
     tag: str
+    rows: int  # of the entry, that no receipt names
     key: str | None  # if one of the receipts opens the tag
 
 
@@ -103,25 +104,33 @@ def erasures_to_redo(
     connection: psycopg.Connection[Any], file: Path, receipts: Iterable[Path] = (), name: str | None = None
 ) -> tuple[list[Behind], list[Erasure]]:
     """Return where each ledger stands, and what must be deleted again."""
-    keys = dict(_opened(receipts))
+    keys = _opened(receipts)
     found = compare(connection, file, name)
     missing: list[Erasure] = []
     for model, _, _, shared in found:
         rows = duckdb.execute(
-            f"select seq, cast({verify.moment(duckdb, file)} as text), kind, lower(hex(tag)) from read_parquet($file)"  # noqa: S608
+            f"select seq, cast({verify.moment(duckdb, file)} as text), kind, lower(hex(tag)), rows from read_parquet($file)"  # noqa: S608
             " where model = $model and seq > $seq and kind in $kinds order by seq",
             {"file": str(file), "model": model, "seq": shared, "kinds": list(ERASURES)},
         ).fetchall()
-        missing += [Erasure(model, number, at, kind, tag, keys.get(tag)) for number, at, kind, tag in rows]
+        for number, at, kind, tag, count in rows:
+            named = keys.get(tag, [])
+            missing += [Erasure(model, number, at, kind, tag, 1, key) for key in named]
+            if len(named) < count:
+                missing.append(Erasure(model, number, at, kind, tag, count - len(named), None))
     return found, missing
 
 
-def _opened(receipts: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield (tag, key) of every deletion that a receipt proves."""
+def _opened(receipts: Iterable[Path]) -> dict[str, list[str]]:
+    """Return of every ledger tag the keys that receipts prove to be behind it, each once."""
+    found: dict[str, dict[int, str]] = {}
     for file in receipts:
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
             for deletion in document.get("deletions", []):
-                yield make_tag(bytes.fromhex(deletion["salt"]), document["key"]).hex(), document["key"]
+                tag = opened_tag(deletion, document["key"])
+                if tag is not None:
+                    found.setdefault(tag.hex(), {})[deletion.get("place") or 0] = document["key"]
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise VerificationFailed(f"{file} is no receipt ({type(error).__name__}: {error}).") from error
+    return {tag: list(keys.values()) for tag, keys in found.items()}

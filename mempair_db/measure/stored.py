@@ -51,9 +51,9 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     },
     "receipt": {
         KEY: "row_key subject",
-        PUBLIC: "model_id ledger_seq kind unlearner epsilon delta version",
+        PUBLIC: "model_id ledger_seq kind unlearner epsilon delta version place",
         TIME: "requested_at executed_at created_at everywhere_at",
-        RANDOM: "tag salt",
+        RANDOM: "salt path",
     },
     "rejected": {KEY: "row_key", PUBLIC: "id model_id seq op reason", TIME: "at"},
     "learned_keys": {KEY: "bucket keys prints", PUBLIC: "id model_id ticks"},

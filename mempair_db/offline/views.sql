@@ -6,8 +6,9 @@ create or replace view spending_per_day as
 select model, cast(entered_at as date) as day, epoch,
        sum(rows) filter (where kind = 'learned') as learned,
        count(*) filter (where kind = 'unlearned' and rho > 0) as deletions_by_noise,
-       count(*) filter (where kind = 'unlearned' and rho = 0) as deletions_by_retrain,
-       count(*) filter (where kind = 'cancelled') as deletions_that_cost_nothing,
+       coalesce(sum(rows) filter (where kind = 'unlearned' and detail = 'by exact retrain'), 0) as deletions_by_retrain,
+       coalesce(sum(rows) filter (where kind = 'unlearned' and detail = 'exact'), 0) as deletions_by_subtraction,
+       coalesce(sum(rows) filter (where kind = 'cancelled'), 0) as deletions_that_cost_nothing,
        sum(rho) / 1e12 as rho,
        max(rho_spent) / max(rho_cap) as share_spent
 from ledger
@@ -19,18 +20,19 @@ create or replace view deletions_per_epoch as
 select model, epoch, min(entered_at) as began, max(entered_at) as latest, max(clock) as clock,
        sum(rows) filter (where kind = 'learned') as learned,
        count(*) filter (where kind = 'unlearned' and rho > 0) as deletions_by_noise,
-       count(*) filter (where kind = 'unlearned' and rho = 0) as deletions_by_retrain,
+       coalesce(sum(rows) filter (where kind = 'unlearned' and detail = 'by exact retrain'), 0) as deletions_by_retrain,
+       coalesce(sum(rows) filter (where kind = 'unlearned' and detail = 'exact'), 0) as deletions_by_subtraction,
        sum(rho) / 1e12 as rho_spent, max(rho_cap) / 1e12 as rho_cap, max(rho) / 1e12 as largest_rho,
        bool_or(kind = 'exhausted') as exhausted
 from ledger
 group by model, epoch
 order by model, epoch;
 
--- Every deletion in order, with what it left of the budget.
+-- Every deletion in order, with what it left of the budget; many that were served together share a line.
 create or replace view deletions as
 select model, seq, entered_at, epoch, clock, rho / 1e12 as rho, rho_spent / 1e12 as rho_spent, rho_cap / 1e12 as rho_cap,
        case when kind = 'cancelled' then 'never learned, cost nothing'
-            when rho > 0 then 'certified noise' else 'exact retrain' end as served_by
+            when rho > 0 then 'certified noise' when detail = 'exact' then 'subtraction' else 'exact retrain' end as served_by, rows
 from ledger
 where kind in ('unlearned', 'cancelled')
 order by model, seq;

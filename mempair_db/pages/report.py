@@ -69,7 +69,7 @@ def deletions(model: Offline) -> list[Deletion]:
     """Return the deletions in the order of the ledger."""
     found = []
     for entry in model.ledger.select(
-        ["entered_at", "epoch", "clock", "kind", "rho", "rho_spent", "rho_cap", "detail"]
+        ["entered_at", "epoch", "clock", "kind", "rho", "rho_spent", "rho_cap", "detail", "rows"]
     ).to_pylist():
         if entry["kind"] == "unlearned":
             how = (
@@ -80,7 +80,7 @@ def deletions(model: Offline) -> list[Deletion]:
         else:
             continue
         figures = (entry["epoch"], entry["clock"], how, entry["rho"], entry["rho_spent"], entry["rho_cap"])
-        found.append(Deletion(entry["entered_at"], *figures))
+        found += [Deletion(entry["entered_at"], *figures)] * entry["rows"]
     return found
 
 

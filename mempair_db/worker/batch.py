@@ -6,6 +6,7 @@ meanwhile, even with a smaller number, is not in the snapshot and stays for the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome, Record
+from mempair_db.ledger.says import BY_RETRAIN
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import certified, exact
 from mempair_db.worker import changes as queue
@@ -102,14 +104,28 @@ def empty_queue(connection: psycopg.Connection[Any], model: Model, changes: Chan
     point("queue emptied")
 
 
+def enter_deletions(
+    record: Record, entry: str, kind: str, changes: Changes, which: Sequence[int], *, detail: str
+) -> None:
+    """Enter some of a batch's deletions, which cost nothing, and their receipts."""
+    keys, at = [changes.keys[i] for i in which], [changes.captured_at[i] for i in which]
+    record.deletions(entry, kind, keys, at, [changes.subject(i) for i in which], detail=detail)
+
+
+def enter_free(record: Record, changes: Changes, reduced: Plan) -> None:
+    """Enter the deletions that need nothing."""
+    for kind in ("cancelled", "never learned"):
+        which = [i for i, why in reduced.cancelled if why == kind]
+        enter_deletions(record, "cancelled", kind, changes, which, detail=kind)
+
+
 def _wait_for_calibration(
     connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan, record: Record
 ) -> None:
     """Before calibration rows wait in the queue. Deleted ones must not: the queue is filled anew from the table."""
     if not reduced.cancelled or not changes.complete:
         return
-    for i, kind in reduced.cancelled:
-        record.deletion("cancelled", kind, changes.keys[i], changes.captured_at[i], changes.subject(i), detail=kind)
+    enter_free(record, changes, reduced)
     for half in ("a", "b"):
         connection.execute(model.statement(f"empty_{half}"))
     connection.execute(query("enqueue_source"), {"model": model.id})
@@ -125,10 +141,11 @@ def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Change
     else:
         model.begin()
     with connection.cursor(name="mempair_learned") as keys:
-        keys.itersize = KEYS_AT_ONCE
-        for key, subject in keys.execute(model.statement("learned_of"), {"model": model.id}):
-            requested = changes.captured_at[last]
-            record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
+        keys.execute(model.statement("learned_of"), {"model": model.id})
+        while some := keys.fetchmany(KEYS_AT_ONCE):
+            at = [changes.captured_at[last]] * len(some)
+            subjects = [subject for _, subject in some]
+            record.deletions("unlearned", "retrained", [key for key, _ in some], at, subjects, detail=BY_RETRAIN)
             record.flush(connection)
     rows = learned.forget_all(connection, model.id)
     for half in ("a", "b"):

@@ -94,8 +94,7 @@ def start_epoch(model: Model, rows: Changes, record: Record) -> None:
 
 def _enter_free(changes: Changes, reduced: Plan, record: Record) -> None:
     """Enter the deletions that cost nothing, and the rows that cannot be learned."""
-    for i, kind in reduced.cancelled:
-        record.deletion("cancelled", kind, changes.keys[i], changes.captured_at[i], changes.subject(i), detail=kind)
+    batch.enter_free(record, changes, reduced)
     for i, reason in reduced.rejected:
         record.reject(int(changes.seq[i]), changes.keys[i], int(changes.op[i]), reason)
 

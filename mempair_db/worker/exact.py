@@ -78,15 +78,12 @@ def terms(engine: Exact, changes: Changes, reduced: Plan) -> Sums:
 
 
 def _enter(changes: Changes, reduced: Plan, record: Record) -> None:
-    """Enter what the batch did: rows learned and updated in one entry each, every deletion with its own tag."""
+    """Enter what the batch did: rows learned and updated in one entry each, deletions with their tags."""
     updated = len(reduced.unlearn) - len(reduced.gone)
     new = len(reduced.learn) - updated
-    for i in reduced.unlearn:
-        if i in reduced.gone:
-            at, subject = changes.captured_at[i], changes.subject(i)
-            record.deletion("unlearned", "unlearned", changes.keys[i], at, subject, detail="exact")
-    for i, kind in reduced.cancelled:
-        record.deletion("cancelled", kind, changes.keys[i], changes.captured_at[i], changes.subject(i), detail=kind)
+    gone = [i for i in reduced.unlearn if i in reduced.gone]
+    batch.enter_deletions(record, "unlearned", "unlearned", changes, gone, detail="exact")
+    batch.enter_free(record, changes, reduced)
     for i, reason in reduced.rejected:
         record.reject(int(changes.seq[i]), changes.keys[i], int(changes.op[i]), reason)
     if updated > 0:

@@ -57,10 +57,16 @@ def plan(changes: Changes, prints: Prints, learned: Learned, reasons: Sequence[s
     if usual and len(set(changes.keys)) == len(changes):
         result.learn = list(range(len(changes)))  # the usual batch: new rows only
         return result
+    is_delete, marks = (changes.op == DELETE).tolist(), prints.tolist()
+    if all(is_delete) and len(set(changes.keys)) == len(changes):
+        usual = all(learned.get(key) == [mark] for key, mark in zip(changes.keys, marks, strict=True))
+        if usual:  # the usual mass deletion
+            result.unlearn = list(range(len(changes)))
+            result.gone = set(result.unlearn)
+            return result
     together: dict[str, list[int]] = {}
     for i, key in enumerate(changes.keys):
         together.setdefault(key, []).append(i)
-    is_delete, marks = (changes.op == DELETE).tolist(), prints.tolist()
     for key, events in together.items():
         known = learned.get(key, ())
         if len(events) == 1 and is_delete[events[0]] and list(known) == [marks[events[0]]]:

@@ -21,7 +21,6 @@ from psycopg.errors import LockNotAvailable
 from mempair_db.database import models
 from mempair_db.database.queries import query
 from mempair_db.ledger import digest
-from mempair_db.ledger.record import Record
 
 PURGE_AFTER: Final = 5.0  # seconds that an erased payload may stay in the queue's pages
 TRY_AGAIN: Final = 0.1  # seconds; a writer that is idle in its transaction holds a table for as long
@@ -120,11 +119,9 @@ def compact(connection: psycopg.Connection[Any], model_id: int) -> None:
 def _enter(connection: psycopg.Connection[Any], model_id: int, started: datetime) -> bool:
     """Say so in the ledger: receipts name the time. While another worker has the model, try again."""
     with connection.transaction():
-        model = models.lease(connection, model_id)
-        if model is None:
+        if models.lease(connection, model_id, load=False) is None:
             return False
-        record = Record(model)
-        record.enter("purged", detail="queue tables truncated" + digest.publish(connection, model_id))
-        record.append(connection)
+        detail = "queue tables truncated" + digest.publish(connection, model_id)
+        connection.execute(query("append_purged"), {"model": model_id, "detail": detail})
         connection.execute(query("purged"), {"model": model_id, "started": started})
     return True

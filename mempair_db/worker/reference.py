@@ -73,7 +73,7 @@ def among(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]
     """Return which of these keys are reference rows."""
     if not keys:
         return []
-    values = {"model": model.id, "keys": list(keys)}
+    values = {"model": model.id, "keys": arrays.Keys(keys)}
     return [key for (key,) in connection.execute(query("find_reference"), values).fetchall()]
 
 

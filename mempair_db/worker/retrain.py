@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import psycopg
@@ -21,12 +21,15 @@ from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome, Record
+from mempair_db.ledger.says import BY_RETRAIN
 from mempair_db.worker import refresh, replay
 from mempair_db.worker.batch import KEYS_AT_ONCE
 from mempair_db.worker.refresh import Given
 
 # The keys of rows that went without an event of their own, and when the table was truncated.
 Unseen = tuple[psycopg.ServerCursor[Any] | None, datetime | None]
+
+Pending = tuple[Any, Any, Any]  # key, when it was asked for, whose row it was
 
 
 def retrain(
@@ -60,11 +63,11 @@ def retrain(
         connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)
         why, before = model.retrain_requested or why, model.deletions
-        pending = connection.execute(model.statement("pending_deletions")).fetchall()
-        known = set(learned.find(connection, model.id, [key for key, _, _ in pending]))
         had = learned.marks(connection, model.id) if model.versions else None
         point("retrain began")
         model.begin()
+        _enter_unseen(connection, record, unseen)
+        oldest = _enter_deletions(connection, model, record)
         if isinstance(model.engine, Exact):
             rows = refresh.read(connection, model, record, dsn, give_up, advance, given)
         else:
@@ -72,8 +75,6 @@ def retrain(
         if rows is None:
             raise Rollback
         point("replayed")
-        _enter_unseen(connection, record, unseen)
-        served = _enter_deletions(connection, model, record, pending, known)
         for half in ("a", "b"):
             connection.execute(model.statement(f"empty_{half}"))
         if not model.engine.begun:
@@ -83,7 +84,8 @@ def retrain(
             had is None or model.fleet is not None or not np.isin(had, learned.marks(connection, model.id)).all()
         )
         cap = model.certified.pair.odometer.cap if model.engine.begun and not isinstance(model.engine, Exact) else None
-        detail = f"{why}; {before} deletions by noise, {served} by this retrain{_longest_wait(record, pending, served)}"
+        served = f"{record.outcome.unlearned} by this retrain{_longest_wait(record, oldest)}"
+        detail = f"{why}; {before} deletions by noise, {served}"
         record.enter("retrained", rows=rows, rho_cap=cap, detail=detail)
         record.outcome.retrained = True
         record.outcome.learned = rows
@@ -103,7 +105,6 @@ def _unseen_deletions(connection: psycopg.Connection[Any], model: Model) -> Unse
     if truncated is None and not (adopted and adopted[0]):
         return None, None
     keys = connection.cursor(name="mempair_unseen")
-    keys.itersize = KEYS_AT_ONCE
     return keys.execute(model.statement("unseen_deletions"), {"model": model.id}), truncated
 
 
@@ -113,37 +114,39 @@ def _enter_unseen(connection: psycopg.Connection[Any], record: Record, unseen: U
     if keys is None:
         return
     with keys:
-        for (key,) in keys:
-            record.deletion("unlearned", "retrained", key, truncated, None, detail="by exact retrain")
+        while some := keys.fetchmany(KEYS_AT_ONCE):
+            _enter(record, "unlearned", "retrained", [(key, truncated, None) for (key,) in some], BY_RETRAIN)
             record.flush(connection)
 
 
-def _longest_wait(record: Record, pending: list[tuple[str, datetime | None, str | None]], served: int) -> str:
+def _longest_wait(record: Record, oldest: datetime | None) -> str:
     """Say how long the oldest of the deletions that this retrain serves has waited."""
-    requested = [at for _, at, _ in pending if at is not None]
-    if not served or not requested:
+    if not record.outcome.unlearned or oldest is None:
         return ""
-    return f", the oldest after {max((record.at - min(requested)).total_seconds(), 0.0):.1f} s"
+    return f", the oldest after {max((record.at - oldest).total_seconds(), 0.0):.1f} s"
 
 
-def _enter_deletions(
-    connection: psycopg.Connection[Any],
-    model: Model,
-    record: Record,
-    pending: list[tuple[str, datetime | None, str | None]],
-    known: set[str],
-) -> int:
-    """Enter the deletions that waited; return how many of them this retrain serves. An updated row is still there."""
-    keys = [key for key, _, _ in pending]
-    there: set[str] = set()
-    if keys:
-        there = {key for (key,) in connection.execute(model.statement("still_there"), {"keys": keys}).fetchall()}
-    for key, requested, subject in pending:
-        if key in there:
-            continue
-        if key in known:
-            record.deletion("unlearned", "retrained", key, requested, subject, detail="by exact retrain")
-        else:
-            record.deletion("cancelled", "never learned", key, requested, subject, detail="never learned")
-        record.flush(connection)
-    return record.outcome.unlearned
+def _enter_deletions(connection: psycopg.Connection[Any], model: Model, record: Record) -> datetime | None:
+    """Enter the deletions that waited, all of which this retrain serves; return when the first was asked for.
+
+    Some at a time: a million of them need not fit into memory. The learned keys are still those of the old epoch.
+    """
+    oldest: list[datetime] = []
+    with connection.cursor(name="mempair_pending") as pending:
+        pending.execute(model.statement("pending_deletions"))
+        while some := pending.fetchmany(KEYS_AT_ONCE):
+            oldest = sorted({*oldest, *(at for _, at, _ in some if at is not None)})[:1]
+            keys = [key for key, _, _ in some]
+            known = learned.find(connection, model.id, keys)
+            rows = connection.execute(model.statement("still_there"), {"keys": keys}).fetchall()
+            there = {key for (key,) in rows}  # an updated row is
+            gone = [deletion for deletion in some if deletion[0] not in there]
+            _enter(record, "unlearned", "retrained", [one for one in gone if one[0] in known], BY_RETRAIN)
+            _enter(record, "cancelled", "never learned", [one for one in gone if one[0] not in known], "never learned")
+            record.flush(connection)
+    return oldest[0] if oldest else None
+
+
+def _enter(record: Record, entry: str, kind: str, deletions: list[Pending], detail: str) -> None:
+    keys, at, subjects = ([one[i] for one in deletions] for i in range(3))
+    record.deletions(entry, kind, keys, at, subjects, detail=detail)

@@ -117,3 +117,28 @@ alter table mempair.published
 comment on column mempair.published.held is 'The version that mempair.publish chose, held against newer ones; NULL: the newest is published.';
 comment on column mempair.published.versions is 'How many versions are kept.';
 comment on column mempair.published.versions_at is 'When the last one was kept, or all were erased.';
+
+-- Deletions that share a ledger entry: its tag is the Merkle root of their tags, and each receipt has its path to it.
+alter table mempair.ledger
+    drop constraint rows_of_kind,
+    add constraint rows_of_kind check (case
+        when kind = 'unlearned' then rows = 1 or (rows > 1 and rho = 0)
+        when kind in ('cancelled', 'calibrated', 'gate_opened', 'learned', 'updated', 'rejected') then rows >= 1
+        when kind in ('exhausted', 'purged', 'attested', 'config') then rows = 0
+        else true end);
+alter table mempair.receipt
+    drop column tag,  -- salt and key give it
+    add column place integer check (place >= 0),
+    add column path bytea check (octet_length(path) % 32 = 0),
+    add constraint place_and_path check ((place is null) = (path is null));
+comment on column mempair.receipt.place is 'Which of its ledger entry''s rows it is, from 0. NULL: the entry is about this row alone.';
+comment on column mempair.receipt.path is 'The hashes beside it on the way to the entry''s tag, 32 bytes each, lowest first.';
+-- Entries are made by mempair.append_entries alone.
+do $$
+declare
+    worker name;
+begin
+    for worker in select g.role_name from mempair.granted g join pg_roles r on r.rolname = g.role_name where g.kind = 'worker' loop
+        execute format('revoke insert on mempair.ledger from %I', worker);
+    end loop;
+end $$;

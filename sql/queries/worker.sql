@@ -23,7 +23,7 @@ update mempair.model set retrain_requested = %(why)s where id = %(model)s and re
 
 -- look --
 select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
-       s.reference_rows, s.ledger_seq, s.ledger_hash, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret,
+       s.reference_rows, s.ledger_seq, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret,
        f.shard as fleet_shard, f.generation as fleet_generation, f.references_checked, p.held, p.versions,
        extract(epoch from clock_timestamp() - p.versions_at)::float8 as versions_age
 from mempair.state s
@@ -87,8 +87,8 @@ join mempair.learned_keys l on l.model_id = %(model)s and l.bucket = k.bucket
 cross join lateral pg_catalog.unnest(pg_catalog.array_positions(l.keys, k.key)) as place
 
 -- find_many_learned --
--- The same, reading all keys once instead of a bucket for every one asked for.
-select l.row_key, l.fingerprint
+-- The same, reading all keys once instead of a bucket for every one asked for; as two arrays, which are read faster.
+select pg_catalog.array_agg(l.row_key), pg_catalog.array_agg(l.fingerprint)
 from mempair.learned l
 where l.model_id = %(model)s and l.row_key = any (%(keys)s::text[])
 
@@ -111,6 +111,22 @@ from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tic
 where u.row_key <> all (t.gone)
 group by t.bucket, t.prints is null, t.ticks is null
 
+-- forget_many_learned --
+-- The same, reading all keys once instead of comparing those of a bucket with those that go.
+with places as materialized (
+    select distinct l.id from mempair.learned_keys l, pg_catalog.unnest(l.keys) as k(key)
+    where l.model_id = %(model)s and k.key = any (%(keys)s::text[])
+), touched as (
+    delete from mempair.learned_keys l using places p where l.id = p.id returning l.bucket, l.keys, l.prints, l.ticks
+)
+insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
+select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key),
+       case when pg_catalog.bool_and(t.prints is not null) then pg_catalog.array_agg(u.fingerprint) end,
+       case when pg_catalog.bool_and(t.ticks is not null) then pg_catalog.array_agg(u.tick) end
+from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
+where not exists (select from pg_catalog.unnest(%(keys)s::text[]) as g(key) where g.key = u.row_key)
+group by t.bucket, t.prints is null, t.ticks is null
+
 -- forget_all_learned --
 with gone as (
     delete from mempair.learned_keys l where l.model_id = %(model)s returning pg_catalog.cardinality(l.keys) as rows
@@ -120,11 +136,15 @@ select coalesce(sum(g.rows), 0)::bigint from gone g
 -- copy_learned --
 copy mempair.learned_keys (model_id, bucket, keys, prints, ticks) from stdin (format binary)
 
--- copy_ledger --
-copy mempair.ledger (model_id, seq, at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, body, prev, hash) from stdin
+-- append_entries --
+select mempair.append_entries(%(model)s::integer, %(entries)s)
+
+-- append_purged --
+select mempair.append_entry(%(model)s::integer, 'purged', 0, %(detail)s)
 
 -- copy_receipts --
-copy mempair.receipt (model_id, row_key, subject, tag, salt, ledger_seq, requested_at, executed_at, kind, unlearner, epsilon, delta, version) from stdin
+copy mempair.receipt (model_id, row_key, subject, salt, ledger_seq, requested_at, executed_at, kind, unlearner, epsilon, delta, version, place, path)
+from stdin (format binary)
 
 -- copy_rejected --
 copy mempair.rejected (model_id, seq, row_key, op, reason) from stdin
@@ -134,12 +154,9 @@ update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = %(clock)s, rows_learned = %(rows)s, anchor = %(anchor)s,
     theta = %(theta)s, tally = %(tally)s, block = %(block)s,
     checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
-    deletions = %(deletions)s, largest = %(largest)s, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s,
-    sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null, digest_salt = null
+    deletions = %(deletions)s, largest = %(largest)s, sums = null, uncertainty = null, rows_refreshed = null,
+    reference_rows = null, attest_salt = null, digest_salt = null
 where model_id = %(model)s
-
--- save_ledger --
-update mempair.state set ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s where model_id = %(model)s
 
 -- state_to_digest --
 -- What the digest of an exact model's state is made of, and the salt, if this state has one already.
@@ -152,8 +169,8 @@ update mempair.state set digest_salt = %(salt)s where model_id = %(model)s
 -- blank_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
-    block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, ledger_seq = %(ledger_seq)s,
-    ledger_hash = %(ledger_hash)s, sums = null, uncertainty = null, rows_refreshed = null, reference_rows = null, attest_salt = null, digest_salt = null
+    block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null, uncertainty = null,
+    rows_refreshed = null, reference_rows = null, attest_salt = null, digest_salt = null
 where model_id = %(model)s
 
 -- publish --
@@ -264,7 +281,7 @@ update mempair.state set
     rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s, uncertainty = %(uncertainty)s,
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
-    largest = 0, ledger_seq = %(ledger_seq)s, ledger_hash = %(ledger_hash)s, attest_salt = null, digest_salt = null
+    largest = 0, attest_salt = null, digest_salt = null
 where model_id = %(model)s
 
 -- save_failure --

@@ -86,8 +86,8 @@ def forge(world: World, number: int, kind: str, detail: str) -> None:
     salt = bytes(32)
     seq = world.one("select mempair.append_entry(1, %s, 1, %s, %s)", kind, detail, make_tag(salt, str(number)))
     world.sql.execute(
-        "insert into mempair.receipt (model_id, row_key, tag, salt, ledger_seq, executed_at, kind, unlearner, version)"
-        " select 1, %s, l.tag, %s, l.seq, l.at, %s, 'exact', '0.1.0' from mempair.ledger l where l.seq = %s",
+        "insert into mempair.receipt (model_id, row_key, salt, ledger_seq, executed_at, kind, unlearner, version)"
+        " select 1, %s, %s, l.seq, l.at, %s, 'exact', '0.1.0' from mempair.ledger l where l.seq = %s",
         [str(number), salt, {"by exact retrain": "retrained", "exact": "unlearned"}[detail], seq],
     )
 

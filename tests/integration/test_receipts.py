@@ -84,7 +84,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "what remains": lambda d: d.update(remains=[]),
     "the signature": lambda d: d.update(signature=d["checkpoint"]),
     "a missing field": lambda d: d.pop("deletions"),
-    "another version": lambda d: d.update(version=2),
+    "another version": lambda d: d.update(version=3),
 }
 
 

@@ -81,3 +81,12 @@ def test_proofs_of_entries_that_are_not_there_are_refused() -> None:
     assert not merkle.included(LEAVES[0], -1, 1, [], LEAVES[0])
     assert not merkle.consistent(0, 1, LEAVES[0], LEAVES[0], [])
     assert not merkle.consistent(3, 4, LEAVES[0], LEAVES[0], [])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 21, 100])
+def test_all_proofs_at_once_are_the_proofs_one_by_one(size: int) -> None:
+    leaves = [merkle.leaf_hash(bytes([i])) for i in range(size)]
+    root, proofs = merkle.all_proofs(leaves)
+    assert root == merkle.Tree(leaves).root()
+    for index, proof in enumerate(proofs):
+        assert proof == b"".join(merkle.inclusion_proof(leaves, index))

@@ -108,6 +108,14 @@
     return entry;
   }
 
+  // The entry's tag is the key's own; or, of an entry about several rows, the root over theirs and the key's.
+  async function opens(deletion, key) {
+    const { rows, tag: root } = deletion.entry, tag = await hmac(fromHex(deletion.salt), key);
+    if (rows === 1) return deletion.path == null && same(fromHex(root), tag);
+    const leaf = await sha256(Uint8Array.of(0), tag);
+    return Number.isInteger(deletion.place) && climbs(leaf, deletion.place, rows, deletion.path.map(fromHex), fromHex(root));
+  }
+
   // delta(epsilon) of Gaussian noise, by Mills' ratio.
   function mills(x) {
     if (x < 2.5) {
@@ -164,7 +172,7 @@
   const quoted = text => encodeURIComponent(text).replace(/[!'()*]/g, c => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 
   async function check(receipt, publicKey, keyValue) {
-    if (receipt.document !== "mempair deletion receipt" || receipt.version !== 1) throw new Wrong("This is no receipt of a version that is known here.");
+    if (receipt.document !== "mempair deletion receipt" || ![1, 2].includes(receipt.version)) throw new Wrong("This is no receipt of a version that is known here.");
     if (!receipt.signature) throw new Wrong("This receipt is not signed, so it proves nothing.");
     const key = await readKey(publicKey);
     const { signature, ...content } = receipt;
@@ -183,7 +191,7 @@
     }
     for (const deletion of receipt.deletions) {
       const entry = await included(deletion, head, receipt.model_id);
-      if (!entry.tag || !same(fromHex(entry.tag), await hmac(fromHex(deletion.salt), receipt.key)))
+      if (!entry.tag || !await opens(deletion, receipt.key))
         throw new Wrong(`The tag of ledger entry ${entry.seq} is not made from the key value.`);
       sameWords(deletion, entry);
       if (entry.detail === "by exact retrain") {
