@@ -14,13 +14,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Such rows in chunks; labelled ones only. A statement of many rows reads its rows once and sorts nothing; one of a few
--- is a single chunk, and need not number them.
+-- is a single chunk, and need not number them. Numbers come from a sequence: row_number() copies every row twice.
 create or replace function mempair.chunks_of(model mempair.model, op integer, rows text, is_one_chunk boolean default false) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
         'select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s ' || case
             when is_one_chunk then 'from (%7$s) as e where e.y is not null having count(*) > 0'
-            else 'from (select r.*, (row_number() over () - 1) / %6$s as chunk from (%7$s) as r where r.y is not null) as e
+            else 'from (select r.*, nextval(''mempair.chunk_seq'') / %6$s as chunk from (%7$s) as r where r.y is not null) as e
          group by e.chunk' end,
         op,
         case when model.numeric_features = '{}' then 'null::float8[]' else 'array_agg(e.x)' end,
@@ -145,6 +145,7 @@ begin
         language plpgsql security definer set search_path = pg_catalog, pg_temp as %4$L', model_id, operation, variant, format('
 declare
     half smallint;
+    memory text;
     old_count bigint;
     new_count bigint;
 begin%s
@@ -155,7 +156,8 @@ end $$;
 
 -- Append the events of a statement to the active queue table.
 -- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
--- statements: with parameters, Postgres would plan each of the first five executions of a session anew.
+-- statements: with parameters, Postgres would plan each of the first five executions of a session anew. Many rows are put
+-- into chunks in up to 32 MB: with 4, Postgres' default, most of them would go to disk and back.
 create or replace function mempair.capture_body(model mempair.model, operation text, one text, few text, many text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('
@@ -174,10 +176,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         else
             insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
         end if;
-    elsif half = 0 then
-        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
     else
-        insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
+        memory := current_setting(''work_mem'');
+        perform set_config(''work_mem'', greatest(pg_size_bytes(memory) / 1024, 32768) || ''kB'', true);
+        if half = 0 then
+            insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
+        else
+            insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
+        end if;
+        perform set_config(''work_mem'', memory, true);
     end if;', model.id,
         case when operation = 'insert' then '0'
              else format('(select count(*) from (select from old_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,

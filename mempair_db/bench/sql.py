@@ -1,6 +1,7 @@
 """`mempair bench sql`: what capture costs a writer, and what predictions cost a reader.
 
-capture      the same statements on a table with a model and on its bare twin, in turns, one transaction each
+capture      the same statements on a table with a model, on its bare twin, and on one with an empty trigger that gets
+             the changed rows (which no capture can do without), in turns, one transaction each
 predict      mempair_predict and predict_all, against pulling the same rows into numpy: see bench/predict.py
 """
 
@@ -78,6 +79,7 @@ def _predict_goals(scored: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> list[dict[str, Any]]:
     """Time each statement on both tables; the captured one's queue is emptied now and then, as a worker would."""
     captured, bare = Table(connection, "captured", d), Table(connection, "bare", d, model=False)
+    idle = _with_empty_triggers(connection, d)
     copied, few = (500, 100) if quick else (100_000, 1_000)
     repeats = 2 if quick else 5
     found = []
@@ -93,7 +95,7 @@ def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> lis
         seconds = side_by_side(
             {
                 name: timed_statement(table, statement, rows, calls)
-                for name, table in (("with", captured), ("without", bare))
+                for name, table in (("with", captured), ("empty trigger", idle), ("without", bare))
             },
             repeats,
         )
@@ -103,14 +105,30 @@ def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> lis
                 "statement": statement,
                 "rows": rows,
                 "with": seconds["with"] * 1e3,
+                "empty trigger": seconds["empty trigger"] * 1e3,
                 "without": seconds["without"] * 1e3,
+                "empty/without": seconds["empty trigger"] / seconds["without"],
                 "ratio": seconds["with"] / seconds["without"],
             }
         )
         _empty(connection, captured)
-    captured.drop()
-    bare.drop()
+    for table in (captured, idle, bare):
+        table.drop()
     return found
+
+
+def _with_empty_triggers(connection: psycopg.Connection[Any], d: int) -> Table:
+    table = Table(connection, "idle", d, model=False)
+    connection.execute(
+        "create or replace function do_nothing() returns trigger language plpgsql as 'begin return null; end'"
+    )
+    rows = {"insert": "new table as n", "update": "old table as o new table as n", "delete": "old table as o"}
+    for operation, names in rows.items():
+        connection.execute(
+            f"create trigger idle_{operation} after {operation} on idle referencing {names}"
+            " for each statement execute function do_nothing()"
+        )
+    return table
 
 
 def timed_statement(table: Table, statement: str, rows: int, calls: int) -> Callable[[], float]:

@@ -2,6 +2,7 @@
 
 applied     the worker over a queue of captured inserts, against COPY filling the captured table, and against
             reading the same queue rows into arrays and doing nothing with them
+deleted     the worker over a queue of captured deletions, ledger entries and receipts included
 latency     from the return of a DELETE's COMMIT to the published model, a worker running beside it
 memory      of a worker process, while the number of events it has applied grows
 retrain     exact retrain of the whole table, against a binary COPY of the same rows out of Postgres
@@ -31,6 +32,8 @@ from mempair_db.worker.retrain import retrain
 __all__ = ["render", "run"]
 
 SIZES: Final = {10: 200_000, 100: 60_000, 784: 10_000}
+APPLIED: Final = {10: 2.0, 100: 1.5, 784: 1.2}  # times as fast as COPY
+DELETED: Final = 15.0  # µs a row
 
 
 def run(*, quick: bool = False, dsn: str | None = None) -> Result:
@@ -39,6 +42,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
     rounds = 1 if quick else 3
     with scratch.database(dsn) as address, psycopg.connect(address, autocommit=True) as connection:
         applied = [_applied(connection, address, d, 1_500 if quick else rows, rounds) for d, rows in SIZES.items()]
+        deleted = _deleted(connection, address, 1_000 if quick else 100_000)
         latency = _latency(connection, address, 5 if quick else 200)
         memory = _memory(connection, address, 1_000 if quick else 200_000)
         again = _retrain(connection, address, 3_000 if quick else 1_000_000)
@@ -48,12 +52,14 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
         "machine": at,
         "tables": [
             {"title": "Events per second", "rows": applied},
+            {"title": "Mass deletion, d = 10", "rows": [deleted]},
             {"title": "From COMMIT of a DELETE to the published model, milliseconds", "rows": [latency]},
             {"title": "Memory of the worker, d = 10", "rows": memory},
             {"title": "Exact retrain, d = 10", "rows": [again]},
         ],
         "goals": [
-            *(goal(f"applied against COPY, d = {r['d']}", r["applied/COPY"], least=1.0) for r in applied),
+            *(goal(f"applied against COPY, d = {r['d']}", r["applied/COPY"], least=APPLIED[r["d"]]) for r in applied),
+            goal("mass deletion, µs a row", deleted["µs a row"], most=DELETED),
             *(goal(f"applied against bare reading, d = {r['d']}", r["applied/read"], least=0.5) for r in applied),
             goal("memory after 8 times the events", memory[-1]["MB"] / memory[0]["MB"], most=1.1),
             goal("retrain against COPY out", again["retrain/COPY"], most=3.0),
@@ -63,7 +69,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
 
 
 def _applied(connection: psycopg.Connection[Any], dsn: str, d: int, rows: int, rounds: int) -> dict[str, Any]:
-    table = Table(connection, f"stream{d}", d)
+    table = Table(connection, f"stream{d}", d, unlearner="exact")
     table.fill(1_000)
     Worker(dsn).run_once()
     number = _model_id(connection, table)
@@ -106,8 +112,32 @@ def _apply_all(worker: psycopg.Connection[Any], number: int) -> None:
     purge(worker, number)
 
 
+def _deleted(connection: psycopg.Connection[Any], dsn: str, rows: int) -> dict[str, Any]:
+    """Delete rows outside R, all at once, and apply that: a median of three, each of other rows."""
+    table = Table(connection, "crowd", 10, unlearner="exact")
+    table.fill(10 * rows)
+    Worker(dsn).run_once()
+    number = _model_id(connection, table)
+    connection.execute("delete from mempair.reference_row where row_key::bigint <= %s", [3 * rows])
+    times = []
+    with connect(dsn, autocommit=True) as worker:
+        batch.prepare(worker)
+        for first in (1, rows + 1, 2 * rows + 1):
+            connection.execute(table.format("delete from {} where id between %s and %s"), [first, first + rows - 1])
+            times.append(_time(lambda: _apply_all(worker, number)))
+    statement = "select count(*) from mempair.ledger where model_id = %s and kind = 'unlearned' and detail = 'exact'"
+    entries = connection.execute(statement, [number]).fetchone()
+    table.drop()
+    return {
+        "of rows": 10 * rows,
+        "deleted at once": rows,
+        "µs a row": statistics.median(times) / rows * 1e6,
+        "ledger entries for each time": (entries[0] if entries else 0) / 3,
+    }
+
+
 def _latency(connection: psycopg.Connection[Any], dsn: str, deletions: int) -> dict[str, Any]:
-    table = Table(connection, "latency", 10)
+    table = Table(connection, "latency", 10, unlearner="exact")
     table.fill(20_000)
     service = Worker(dsn)
     service.run_once()
@@ -141,12 +171,12 @@ def _latency(connection: psycopg.Connection[Any], dsn: str, deletions: int) -> d
 
 def _memory(connection: psycopg.Connection[Any], dsn: str, rows: int) -> list[dict[str, Any]]:
     """Look at a worker process after so many events, twice, four and eight times as many."""
-    table = Table(connection, "memory", 10)
+    table = Table(connection, "memory", 10, unlearner="exact")
     found = []
     with scratch.worker(dsn) as process:
         for block in range(1, 9):
             table.fill(rows)
-            while _clock(connection, table) < block * rows:
+            while _rows(connection, table) < block * rows:
                 if process.status() == psutil.STATUS_ZOMBIE:
                     raise RuntimeError("the worker has ended; what it said is above")
                 time.sleep(0.05)
@@ -157,7 +187,7 @@ def _memory(connection: psycopg.Connection[Any], dsn: str, rows: int) -> list[di
 
 
 def _retrain(connection: psycopg.Connection[Any], dsn: str, rows: int) -> dict[str, Any]:
-    table = Table(connection, "history", 10)
+    table = Table(connection, "history", 10, unlearner="exact")
     for _ in range(0, rows, 50_000):
         table.fill(min(rows, 50_000))
     Worker(dsn).run_once()
@@ -197,8 +227,8 @@ def _model_id(connection: psycopg.Connection[Any], table: Table) -> int:
     return int(row[0])
 
 
-def _clock(connection: psycopg.Connection[Any], table: Table) -> int:
-    statement = "select s.clock from mempair.state s join mempair.model m on m.id = s.model_id where m.name = %s"
+def _rows(connection: psycopg.Connection[Any], table: Table) -> int:
+    statement = "select s.rows_learned from mempair.state s join mempair.model m on m.id = s.model_id where m.name = %s"
     row = connection.execute(statement, [table.model]).fetchone()
     return int(row[0]) if row else 0
 

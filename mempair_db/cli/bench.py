@@ -56,6 +56,14 @@ def bench_worker(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None)
     _print(worker.run(quick=quick, dsn=dsn), as_json)
 
 
+@bench_app.command("growth")
+def bench_growth(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
+    """What grows under two million mixed events, and with a million deletions waiting for a retrain."""
+    from mempair_db.bench import growth  # noqa: PLC0415
+
+    _print(growth.run(quick=quick, dsn=dsn), as_json)
+
+
 @bench_app.command("forget")
 def bench_forget(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None, seconds: Seconds = 60.0) -> None:
     """What a deletion costs an exact model, and everybody else's scores; how many per second are sustained."""

@@ -142,3 +142,6 @@ begin
         execute format('revoke insert on mempair.ledger from %I', worker);
     end loop;
 end $$;
+
+-- Capture divides the rows of a statement by these numbers. A session takes 500 at a time, the rows of a chunk.
+create sequence mempair.chunk_seq as bigint cache 500 cycle;
