@@ -108,16 +108,17 @@ def erasures_to_redo(
     found = compare(connection, file, name)
     missing: list[Erasure] = []
     for model, _, _, shared in found:
+        at = verify.moment(duckdb, file)
         rows = duckdb.execute(
-            f"select seq, cast({verify.moment(duckdb, file)} as text), kind, lower(hex(tag)), rows from read_parquet($file)"  # noqa: S608
+            f"select seq, cast({at} as text), kind, lower(hex(tag)), rows from read_parquet($file)"  # noqa: S608
             " where model = $model and seq > $seq and kind in $kinds order by seq",
             {"file": str(file), "model": model, "seq": shared, "kinds": list(ERASURES)},
         ).fetchall()
-        for number, at, kind, tag, count in rows:
+        for number, moment, kind, tag, count in rows:
             named = keys.get(tag, [])
-            missing += [Erasure(model, number, at, kind, tag, 1, key) for key in named]
+            missing += [Erasure(model, number, moment, kind, tag, 1, key) for key in named]
             if len(named) < count:
-                missing.append(Erasure(model, number, at, kind, tag, count - len(named), None))
+                missing.append(Erasure(model, number, moment, kind, tag, count - len(named), None))
     return found, missing
 
 
