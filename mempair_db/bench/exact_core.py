@@ -58,6 +58,7 @@ def times(rows: tuple[Matrix, Vector], peers: Mapping[str, Contestant], repeats:
         "learn/array": seconds["learn"] / seconds["sklearn array"],
         "learn/product": seconds["learn"] / seconds["X.T @ X"],
         "learn_one/river": seconds["learn_one"] / seconds["river"],
+        "unlearn_one/river": seconds["unlearn_one"] / seconds["river"],
     }
 
 
@@ -71,7 +72,11 @@ def goals(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ),
         goal("exact: learn within 2 × of X.T @ X, d = 784", by_d[784]["learn/product"], most=PRODUCT_GOAL),
         goal("exact: a deletion within 1 ms, d = 100", by_d[100]["ms per deletion"], most=DELETION_GOAL),
-        *(goal(f"exact: learn_one within river's time, d = {d}", by_d[d]["learn_one/river"], most=1.0) for d in by_d),
+        *(
+            goal(f"exact: {call} within river's time, d = {d}", by_d[d][f"{call}/river"], most=1.0)
+            for call in ("learn_one", "unlearn_one")
+            for d in by_d
+        ),
     ]
 
 

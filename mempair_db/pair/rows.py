@@ -143,12 +143,10 @@ class Shape:
 
     def _pack(self, numbers: Any) -> bytes:
         try:
-            packed: Vector = np.array(numbers, float)
+            packed: Vector = np.asarray(numbers, float) + 0.0  # −0.0 becomes 0.0
         except OverflowError as error:
             raise InvalidRow("a whole number is larger than any float.") from error
-        packed += 0.0  # −0.0 becomes 0.0
-        some_missing = len(packed) > 0 and math.isnan(packed.min())
-        if some_missing:
+        if math.isnan(packed.dot(packed)):  # a third of the time of min(), and no sum of squares is NaN otherwise
             missing = np.isnan(packed)
             if missing.any() and not self.allow_missing:
                 raise _unusable(None, "number")
