@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mempair_db.bench import capacity, fidelity, peers, plots, quality, regret, report, scale, system
+from mempair_db.bench import capacity, fidelity, growth, peers, plots, quality, regret, report, scale, system, worker
 
 OFFLINE: dict[str, Callable[..., report.Result]] = {
     "regret": regret.run,
@@ -127,3 +127,14 @@ def test_a_loaded_system_ends_with_every_invariant_kept(server_dsn: str) -> None
     result: dict[str, Any] = system.run(quick=True, dsn=server_dsn)
     assert [row["statement"] for row in result["tables"][0]["rows"]] == ["delete", "insert", "predict", "update"]
     assert all(goal["met"] for goal in result["goals"])
+
+
+def test_growth_is_measured_and_mass_deletions_share_entries(server_dsn: str) -> None:
+    result = growth.run(quick=True, dsn=server_dsn)
+    mixed, tables, waiting = (table["rows"] for table in result["tables"])
+    assert mixed[-1]["events"] >= 4_000
+    assert {"ledger", "receipt", "queue", "learned_keys"} <= {row["table"] for row in tables}
+    assert [row["receipts"] for row in waiting] == [900, 1_800]
+    (deleted,) = worker.run(quick=True, dsn=server_dsn)["tables"][1]["rows"]
+    assert deleted["deleted at once"] == 1_000
+    assert deleted["ledger entries for each time"] < 20
