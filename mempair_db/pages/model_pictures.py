@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -44,6 +45,21 @@ def calibration(deciles: Sequence[dict[str, Any]], *, regression: bool) -> Marku
     text = f"Where the model says so much, so much is observed: the ten groups are at most {worst:.3g} off."
     what = "predicted value" if regression else "predicted probability"
     return figure(Plot("Calibration", text, what, "observed value" if regression else "observed share", series))
+
+
+def progressive(days: Sequence[dict[str, Any]]) -> Markup:
+    """The loss of each day's rows, judged before they were learned."""
+    times = [
+        datetime(day["day"].year, day["day"].month, day["day"].day, tzinfo=timezone.utc).timestamp() for day in days
+    ]
+    losses, last = [float(day["loss"]) for day in days], days[-1]
+    right = f", {100 * last['accuracy']:.0f} % of them right" if last["accuracy"] is not None else ""
+    text = (
+        f"The {last['rows']:,} new rows of {last['day']} had a loss of {losses[-1]:.3f} before they were "
+        f"learned{right}; counts carry a little noise, so that a deletion need not undo them."
+    )
+    series = [Series("loss of the day's new rows", times, losses)]
+    return figure(Plot("New rows, before they were learned", text, "day (UTC)", "loss", series, times=True))
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,13 @@ def span(length: timedelta | float | None) -> str:
     """Write a length of time in one unit.
 
     >>> [span(n) for n in (None, 0.02, 5, 300, 9000, 200000, 2592000)]
-    ['', 'less than a second', '5 s', '5 min', '2.5 h', '2.3 days', '30 days']
+    ['', 'under 1 s', '5 s', '5 min', '2.5 h', '2.3 days', '30 days']
     """
     if length is None:
         return ""
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
     if seconds < 1:
-        return "less than a second"
+        return "under 1 s"
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size or (size == 60 and seconds >= 120):
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"

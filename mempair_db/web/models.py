@@ -69,8 +69,8 @@ def _quality(request: Request, model: dict[str, Any]) -> dict[str, Any]:
     if measured is None or main is None:
         return {"text": "", "spark": "", "missing": measured.figures.missing if measured else ""}
     name, value = main
-    history = list(measured.history)
-    spark = pictures.spark(history, f"{name}: {len(history)} measurements, from {history[0]:.3f} to {history[-1]:.3f}")
+    what, line = measured.line
+    spark = pictures.spark(line, f"{what}: {len(line)} values, from {line[0]:.3f} to {line[-1]:.3f}")
     return {"text": f"{name} {value:.3f}", "spark": spark, "missing": ""}
 
 
@@ -143,6 +143,7 @@ def quality(request: Request) -> Response:
         curve: Part[Rows] = Part(missing="A regression has no ROC curve.")
         if found["loss"] == "logistic":
             curve = look.part(lambda: look.rows("roc", name=found["model"]))
+        days = look.part(lambda: look.rows("progressive", name=found["model"])).value or []
     measured, regression = figures.value or {}, found["loss"] != "logistic"
     return page(
         request,
@@ -155,7 +156,7 @@ def quality(request: Request) -> Response:
         calibration=pictures.calibration(measured["calibration"], regression=regression)
         if measured.get("calibration")
         else None,
-        quality=_quality(request, found),
+        days=pictures.progressive(days) if days else None,
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from threading import Lock
 from typing import Any, Final
 
-from mempair_db.web.look import Look, Part
+from mempair_db.web.look import Look, Part, Rows
 
 PAUSE: Final = 15.0  # seconds between two measurements of a model
 PATIENCE: Final = 5_000  # milliseconds that a measurement may take
@@ -24,7 +24,17 @@ class Measured:
     figures: Part[dict[str, Any]]
     of: datetime | None  # the publication that was measured
     taken: float
-    history: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    days: Rows = field(default_factory=list)  # rows of each day, judged before they were learned
+    history: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))  # since the page was started
+
+    @property
+    def line(self) -> tuple[str, list[float]]:
+        """The figure over time, with its name: by day where two are known, else since the page was started."""
+        for key, name in (("accuracy", "accuracy"), ("loss", "loss")):
+            values = [float(day[key]) for day in self.days if day[key] is not None]
+            if len(values) > 1:
+                return f"{name} of each day's rows before they were learned", values
+        return (self.main[0] if self.main else ""), list(self.history)
 
     @property
     def main(self) -> tuple[str, float] | None:
@@ -63,7 +73,8 @@ class Quality:
         patience, look.patience = look.patience, PATIENCE
         figures = look.part(lambda: look.rows("evaluate", name=model["model"])[0])
         look.patience = patience
-        fresh = Measured(figures, model["last_published"], time.monotonic())
+        days = look.part(lambda: look.rows("progressive", name=model["model"])).value or []
+        fresh = Measured(figures, model["last_published"], time.monotonic(), days)
         if before is not None:
             fresh.history.extend(before.history)
         if fresh.main is not None:

@@ -38,6 +38,10 @@ select c.* from mempair.coefficients(%(name)s) c
 -- For the owner. One pass over the table.
 select e.* from mempair.evaluate(%(name)s) e
 
+-- web_progressive --
+-- For the owner. How well the rows of each day were predicted before they were learned.
+select p.day, p.rows, p.loss, p.accuracy from mempair.progressive p where p.model = %(name)s and p.loss is not null order by p.day
+
 -- web_roc --
 -- For the owner.
 select r.* from mempair.roc(%(name)s) r

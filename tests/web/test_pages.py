@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from mempair_db.demo import customers
 from mempair_db.ledger import keys, notes, receipts
 from mempair_db.pages import receipt as receipt_page
 from tests.web.conftest import HOSTILE, Browser, Server
@@ -101,6 +102,23 @@ def test_a_model_shows_weights_curves_and_what_happens_to_it(
     assert re.search(r"ε = [\d.]+ of 8 spent by \d+ deletions", page.inner_text("main"))
     assert page.get_by_role("img", name=re.compile("ε = ")).count() == 1
     picture(page, "certified")
+
+
+def test_quality_over_time_is_drawn_once_there_are_two_days(
+    page: Any, numbers: dict[str, int], company: World, picture: Picture
+) -> None:
+    customers.insert(company.sql, customers.invent(5_000, 60))
+    company.work()
+    page.goto(f"{page.url}model/{numbers['churn']}/quality")
+    assert "before they were learned" in page.inner_text("main")
+    assert page.locator("figure svg").count() == 2  # one day is no line
+    company(
+        """insert into mempair.loss_count (model_id, kind, day, epoch, unit, counts)
+           select model_id, kind, day - 1, epoch, unit, counts from mempair.loss_count where kind = 'progressive'"""
+    )
+    page.reload()
+    assert page.locator("figure svg").count() == 3
+    picture(page, "quality-days")
 
 
 def test_a_score_is_explained_and_is_the_one_that_sql_gives(
