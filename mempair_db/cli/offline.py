@@ -197,6 +197,9 @@ def simulate(
     most_loss: Annotated[float, typer.Option(help="Accuracy that may be lost, such as 0.01.")] = 0.01,
     rows: Annotated[int, typer.Option(help="Read at most so many rows.")] = 50_000,
     draws: Annotated[int, typer.Option(help="How often noise is drawn.")] = 5,
+    on_null: Annotated[
+        str, typer.Option(help="skip: leave rows with missing values out; impute: learn that a value is missing.")
+    ] = "skip",
     seed: Annotated[int, typer.Option(help="Of deletions and noise: the same seed gives the same advice.")] = 0,
     published: Annotated[
         bool, typer.Option("--published", help="Others may compare the models before and after a deletion.")
@@ -215,8 +218,9 @@ def simulate(
 
     columns = [name.strip() for name in features.split(",")] if features else None
     place = None if Path(source).exists() else server.ensure(dsn)
-    table = load(source, target, features=columns, positive=positive, dsn=place, limit=rows)
-    messages.print(f"{len(table)} rows, {table.skipped} left out for missing values.", highlight=False)
+    table = load(source, target, features=columns, positive=positive, dsn=place, limit=rows, on_null=on_null)
+    missing = "for missing values" if on_null == "skip" else "for a missing target"
+    messages.print(f"{len(table)} rows, {table.skipped} left out {missing}.", highlight=False)
     wanted = simulation.scenarios(
         epsilon=_numbers("epsilon", epsilon),
         gamma=_numbers("gamma", gamma),
@@ -227,7 +231,7 @@ def simulate(
         a_day=[deletions_per_day],
     )
     bars = shown_on(messages)
-    results = simulation.simulate(table, wanted, delta=delta, draws=draws, seed=seed, bars=bars)
+    results = simulation.simulate(table.imputed(), wanted, delta=delta, draws=draws, seed=seed, bars=bars)
     exact = exact_trial.trials(table, wanted, delta=delta, seed=seed, bars=bars)
     advice = advices.advise(results, most_loss, exact, published=published)
     if page is not None:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.live import Live
-from rich.progress import Progress
 
 from mempair_db import errors
 from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, show, table
@@ -137,21 +136,20 @@ def backfill(
     dsn: Dsn = None,
 ) -> None:
     """Enqueue the rows that are in the table but not learned, a chunk at a time, while others go on writing."""
-    with (
-        connect(server.ensure(dsn), autocommit=True) as connection,
-        Progress(console=messages, transient=True) as progress,
-    ):
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+
+    enqueued = 0
+    with connect(server.ensure(dsn), autocommit=True) as connection:
         parts = connection.execute(query("parts"), {"name": name}).fetchall()
         total = sum(blocks for _, blocks in parts)
-        task = progress.add_task(f"Backfilling {name}", total=total)
         chunk = chunk or max(1_000, total // 100)  # every transaction looks through all learned keys
-        enqueued = 0
-        for relation, blocks in parts:
-            for first in range(0, blocks, chunk):
-                values = {"name": name, "relation": relation, "first": first, "blocks": chunk}
-                row = connection.execute(query("backfill"), values).fetchone()
-                enqueued += row[0] if row else 0
-                progress.advance(task, min(chunk, blocks - first))
+        with shown_on(messages)(f"Blocks of the table looked through for {name}", total) as advance:
+            for relation, blocks in parts:
+                for first in range(0, blocks, chunk):
+                    values = {"name": name, "relation": relation, "first": first, "blocks": chunk}
+                    row = connection.execute(query("backfill"), values).fetchone()
+                    enqueued += row[0] if row else 0
+                    advance(min(chunk, blocks - first))
     messages.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
 
 

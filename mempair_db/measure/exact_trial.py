@@ -63,18 +63,18 @@ def trials(
     table: Table, wanted: Sequence[Scenario], *, delta: float = 1e-6, seed: int = 0, bars: Bars = silent
 ) -> list[Trial]:
     """Try the exact pair with every pattern of deletions that the scenarios have."""
-    simulator = Simulator(table, delta)
+    simulator = Simulator(table.imputed(), delta)
     patterns = list({scenario.pattern: scenario for scenario in wanted}.values())
     found = []
     with bars("Trying the exact pair", len(patterns)) as advance:
         for scenario in patterns:
-            found.append(_try(simulator, scenario, np.random.default_rng(seed)))
+            found.append(_try(simulator, table, scenario, np.random.default_rng(seed)))
             advance(1)
     return found
 
 
-def _try(simulator: Simulator, scenario: Scenario, rng: np.random.Generator) -> Trial:
-    table, train = simulator.table, simulator.train
+def _try(simulator: Simulator, table: Table, scenario: Scenario, rng: np.random.Generator) -> Trial:
+    train = simulator.train
     x, y, c = _take(table, train)
     chosen = train[simulator.month(scenario, rng)]
     width = encode.fit(x, c, y, regression=table.regression).d
@@ -87,10 +87,10 @@ def _try(simulator: Simulator, scenario: Scenario, rng: np.random.Generator) -> 
     parameters = ExactParameters(loss=loss, calibration_rows=min(500, len(train) // 2))
     pair = ExactPair(parameters, rows=left.rows)
     pair.learn_many(x, y, c)
-    before = _judged(simulator, pair)
+    before = _judged(simulator, table, pair)
     deletion = _delete(pair, left, chosen)
     equal = pair.verify(*left.rows())
-    after = _judged(simulator, pair)
+    after = _judged(simulator, table, pair)
     if before is None or after is None:
         return Trial(scenario.pattern, len(chosen), width, f"{pair.n} rows are too few for its width of {width}")
     started = time.perf_counter()
@@ -129,10 +129,10 @@ def _delete(pair: ExactPair, left: _Left, chosen: npt.NDArray[np.int64]) -> floa
     return float(np.mean(seconds)) if seconds else 0.0
 
 
-def _judged(simulator: Simulator, pair: ExactPair) -> Scores | None:
+def _judged(simulator: Simulator, table: Table, pair: ExactPair) -> Scores | None:
     if not pair.ready:
         return None
-    x, _, c = _take(simulator.table, simulator.test)
+    x, _, c = _take(table, simulator.test)
     return simulator.judge.scores([pair.predict_many(x, c)])
 
 

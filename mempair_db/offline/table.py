@@ -7,7 +7,7 @@ value are left out, as `on_null => 'skip'` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,16 +30,22 @@ class Table:
     """Rows in the order of the source."""
 
     x: Matrix
-    c: list[tuple[str, ...]]
+    c: list[tuple[str | None, ...]]
     y: Vector
     numbers: list[str]
     texts: list[str]
     regression: bool
-    skipped: int  # rows with a missing value
+    skipped: int  # rows without a target, or with a missing value where those are skipped
 
     def __len__(self) -> int:
         """Return how many rows there are."""
         return len(self.y)
+
+    def imputed(self) -> Table:
+        """Return it with the middle for missing numbers and a text of its own for missing texts."""
+        middle = np.array([np.median(known) if len(known := x[np.isfinite(x)]) else 0.0 for x in self.x.T])
+        filled = np.where(np.isfinite(self.x), self.x, middle) if self.numbers else self.x
+        return replace(self, x=filled, c=[tuple("" if text is None else text for text in row) for row in self.c])
 
 
 def load(
@@ -50,8 +56,11 @@ def load(
     positive: str | None = None,
     dsn: str | None = None,
     limit: int = 100_000,
+    on_null: str = "skip",
 ) -> Table:
-    """Read at most `limit` rows."""
+    """Read at most `limit` rows; those with missing values only if they are to be imputed."""
+    if on_null not in ("skip", "impute"):
+        raise InvalidParameter(f"on_null is {on_null!r}.", remedy="It is skip or impute.")
     with duckdb.connect() as duck:
         duck.execute("set TimeZone = 'UTC'")
         _open(duck, source, dsn, limit)
@@ -67,7 +76,7 @@ def load(
             name = min(unusable)
             raise InvalidParameter(f"column {name!r} has type {kinds[name]}.", remedy="Use numbers, times and texts.")
         regression = positive is None and _is_number(kinds[target]) and not _is_binary(duck, target)
-        return _table(duck, target, kinds, numbers, texts, positive, regression)
+        return _table(duck, target, kinds, numbers, texts, positive, regression, on_null == "impute")
 
 
 def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: int) -> None:
@@ -96,14 +105,21 @@ def _table(
     texts: list[str],
     positive: str | None,
     regression: bool,
+    imputes: bool,
 ) -> Table:
     expressions = [_number(name, kinds[name]) for name in numbers] + [f"{_quoted(name)}::varchar" for name in texts]
     expressions.append(_number(target, kinds[target]) if regression else _label(duck, target, positive))
-    columns = _complete_rows(duck, expressions, [*numbers, *texts, target])
+    columns = _complete_rows(duck, expressions, [target] if imputes else [*numbers, *texts, target])
+    masks = [np.ma.getmaskarray(column) for column in columns]
     y = np.asarray(columns.pop(), float)
-    x = np.column_stack(columns[: len(numbers)]).astype(float) if numbers else np.zeros((len(y), 0))
-    c = [tuple(map(str, row)) for row in zip(*columns[len(numbers) :], strict=True)] if texts else [()] * len(y)
-    good = np.isfinite(x).all(axis=1) & np.isfinite(y)
+    filled = [np.ma.filled(column.astype(float), np.nan) for column in columns[: len(numbers)]]
+    x = np.column_stack(filled) if numbers else np.zeros((len(y), 0))
+    named = [
+        [None if gone else str(text) for text, gone in zip(column.tolist(), mask.tolist(), strict=True)]
+        for column, mask in zip(columns[len(numbers) :], masks[len(numbers) :], strict=False)
+    ]
+    c: list[tuple[str | None, ...]] = list(zip(*named, strict=True)) if texts else [()] * len(y)
+    good = (np.isfinite(x).all(axis=1) | imputes) & np.isfinite(y)
     (total,) = duck.execute("select count(*) from given").fetchone() or (0,)
     return Table(
         x=np.ascontiguousarray(x[good]),

@@ -54,6 +54,25 @@ def test_csv_and_parquet_give_the_same_rows(csv: Path, table: Table, tmp_path: P
     assert set(table.y.tolist()) == {-1.0, 1.0}
 
 
+def test_rows_with_missing_values_can_be_learned_as_such(csv: Path, tmp_path: Path) -> None:
+    lines = csv.read_text().splitlines()
+    lines[7] = lines[7].replace(",b,", ",,").replace(",a,", ",,").replace(",c,", ",,")
+    (tmp_path / "odd.csv").write_text("\n".join(lines) + "\n")
+    whole = load(str(tmp_path / "odd.csv"), "left", on_null="impute")
+    assert (len(whole), whole.skipped) == (ROWS, 0)
+    assert np.isnan(whole.x[:, 2]).sum() == 30
+    assert sum(row == (None,) for row in whole.c) == 1
+    filled = whole.imputed()
+    assert np.isfinite(filled.x).all()
+    assert filled.c[6] == ("",)
+    [trial] = trials(whole, scenarios(), seed=1)
+    assert trial.measured is not None
+    assert trial.measured.equal
+    assert "seconds a refresh" in trial.row()
+    with pytest.raises(InvalidParameter, match="skip or impute"):
+        load(str(csv), "left", on_null="drop")
+
+
 def test_a_table_of_the_database_gives_its_rows(shop: Any) -> None:
     found = load("public.customers", "left_us", features=["age", "plan"], dsn=shop.dsn)
     assert (len(found), found.numbers, found.texts, found.regression) == (2_500, ["age"], ["plan"], False)
