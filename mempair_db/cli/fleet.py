@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -138,15 +138,58 @@ def fleet_verify(name: Name, file: File = DEFAULT, as_json: AsJson = False) -> N
 
     with exchange.exchanging(config.read(file)) as ready:
         report = verify(ready, name)
+    judge(report, as_json)
+
+
+@fleet_app.command("export")
+def fleet_export(
+    name: Name,
+    folder: Annotated[Path, typer.Option("--out", help="A new folder that all Dask workers see.")],
+    rows: Annotated[bool, typer.Option("--rows", help="Also the surviving rows: personal data.")] = False,
+    partition_by: Annotated[str, typer.Option(help="hash:64: the rows of a shard in 64 files, by key.")] = "hash:1",
+    file: File = DEFAULT,
+) -> None:
+    """Export every shard on Dask, each into a folder of its own, with verify.sql for DuckDB."""
+    from mempair_db.cli.offline import partitions  # noqa: PLC0415
+    from mempair_db.fleet import config, files  # noqa: PLC0415
+    from mempair_db.fleet.compute import Computing  # noqa: PLC0415
+
+    parts = partitions(partition_by)
+    with Computing(config.read(file)) as computing:
+        count = files.export_fleet(computing, name, folder, rows=rows, partitions=parts)
+    messages.print(f"{count} rows of {name} in {folder}.", highlight=False)
+
+
+@fleet_app.command("audit")
+def fleet_audit(
+    name: Name,
+    folder: Annotated[Path | None, typer.Option("--from", help="An export of the fleet with --rows.")] = None,
+    file: File = DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a model anew from an export of all shards, file by file on Dask; exit code 5 if a claim does not hold."""
+    import tempfile  # noqa: PLC0415
+
+    from mempair_db.fleet import config, files  # noqa: PLC0415
+    from mempair_db.fleet.compute import Computing  # noqa: PLC0415
+
+    with Computing(config.read(file)) as computing, tempfile.TemporaryDirectory(prefix="mempair-") as temporary:
+        if folder is None:
+            folder = Path(temporary) / "fleet"
+            files.export_fleet(computing, name, folder, rows=True)
+        report = files.verify_files(computing, folder, name)
+    judge(report, as_json)
+
+
+def judge(report: Any, as_json: bool) -> NoReturn:
+    """Print what was found; exit code 5 if something does not hold."""
     if as_json:
         print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))  # noqa: T201
     else:
         lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
         show_table(table(lines))
-    said = (
-        f"is what its {report.rows} rows make of it" if report.fine else "differs; `mempair fleet refresh` reads anew"
-    )
-    messages.print(f"{name} {said}.", highlight=False)
+    said = f"is what its {report.rows} rows make of it" if report.fine else "differs from its rows"
+    messages.print(f"{report.model} {said}.", highlight=False)
     raise typer.Exit(0 if report.fine else 5)
 
 

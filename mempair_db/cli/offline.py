@@ -31,12 +31,23 @@ def address(dsn: str | None, folder: Path | None) -> str:
     return "" if folder is not None else server.ensure(dsn)
 
 
+def partitions(given: str) -> int:
+    """Read `hash:64`."""
+    kind, _, count = given.partition(":")
+    if kind != "hash" or not count.isdigit() or not 1 <= int(count) <= 10_000:
+        raise InvalidParameter(
+            f"--partition-by cannot be {given!r}.", remedy="hash:64 makes 64 files, by the rows' keys."
+        )
+    return int(count)
+
+
 @app.command()
 def export(
     folder: Annotated[Path, typer.Option("--out", help="A new folder.")],
     name: Annotated[str | None, typer.Argument(help="The model's name; default: all models.")] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Also the surviving rows: personal data.")] = False,
     route: Annotated[str | None, typer.Option(help="adbc: never use DuckDB's postgres extension.")] = None,
+    partition_by: Annotated[str, typer.Option(help="hash:64: exact models' rows in 64 files, by key.")] = "hash:1",
     dsn: Dsn = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,6 +55,7 @@ def export(
     from mempair_db.offline.export import export as write  # noqa: PLC0415 - DuckDB and Arrow take a moment to import
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
 
+    parts = partitions(partition_by)
     if rows:
         messages.print(
             f"[yellow]Personal data:[/yellow] {folder} will hold keys and features of every surviving row. "
@@ -51,7 +63,9 @@ def export(
             "Remove the folder when you are done.",
             highlight=False,
         )
-    done = write(server.ensure(dsn), folder, name=name, rows=rows, route=route, bars=shown_on(messages))
+    done = write(
+        server.ensure(dsn), folder, name=name, rows=rows, route=route, partitions=parts, bars=shown_on(messages)
+    )
     if as_json:
         print(json.dumps(asdict(done), default=str))  # noqa: T201
         return

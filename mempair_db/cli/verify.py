@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,12 @@ from mempair_db.embedded import server
 def verify(
     name: Name,
     repair: Annotated[bool, typer.Option("--repair", help="If something differs, ask for a refresh.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--from", help="An export made with --rows, file by file on Dask; no database.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="With --from: Dask's scheduler; default: processes here.")
+    ] = None,
     dsn: Dsn = None,
     as_json: AsJson = False,
 ) -> None:
@@ -27,6 +34,13 @@ def verify(
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415 - commands that do not verify need none of it
     from mempair_db.verify.checks import verify as compute  # noqa: PLC0415
 
+    if folder is not None:
+        from mempair_db.cli.fleet import judge  # noqa: PLC0415
+        from mempair_db.fleet import files  # noqa: PLC0415
+
+        with files.alone(scheduler=scheduler) as computing:
+            report = files.verify_files(computing, folder, name)
+        judge(report, as_json)
     address = server.ensure(dsn)
     report = compute(address, model_id(address, name) or 0, shown_on(messages))
     if as_json:

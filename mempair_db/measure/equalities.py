@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -49,7 +50,7 @@ def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
         return [Claim(*claim, SKIPPED, note=reason) for claim in (CONSTANTS, SUMS, SERVED, LEARNED, DELETED)]
     reference = Reference.from_json(json.loads(row["constants"]))
     stored = Sums.from_bytes(row["sums"], reference.classes, reference.d)
-    served = _served(row, reference, stored)
+    served = served_claim(row, reference, stored)
     if row["changes_waiting"]:
         note = f"{row['changes_waiting']} changes wait: run the worker, then export again"
         return [*(Claim(*claim, OPEN, note=note) for claim in (CONSTANTS, SUMS, LEARNED, DELETED)), served]
@@ -91,6 +92,8 @@ def _keys(model: Offline, learnable: Counter[str]) -> list[Claim]:
 
 
 def _constants(row: dict[str, Any], stored: Reference, parts: list[Changes]) -> Claim:
+    if row["shard"] is not None:
+        return Claim(*CONSTANTS, SKIPPED, note="they are a fleet's: `mempair fleet audit` has those of all shards")
     x, y = np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
     c = [values for part in parts for values in part.c]
     if not len(x):
@@ -108,7 +111,11 @@ def _sums(row: dict[str, Any], reference: Reference, stored: Sums, total: Sums) 
     return Claim(*SUMS, FAILS if note else HOLDS, f"{total.n} rows, {len(labels)} sums", "equal", note)
 
 
-def _served(row: dict[str, Any], reference: Reference, stored: Sums) -> Claim:
+def served_claim(row: dict[str, Any], reference: Reference, stored: Sums) -> Claim:
+    """Compute what is served from the sums, and compare."""
+    if row["served_sums"] is not None:  # in a fleet, with those of the other shards
+        packed = np.array(row["served_sums"], "<i8").tobytes()
+        stored = Sums.from_bytes(packed, reference.classes, reference.d)
     terms, published = script.terms(row), json.loads(row["published"])
     computed = fold(reference, exact.solve(reference, stored, terms["ridge"])[0], terms["curves"])
     computed["places"] = json.loads(computed["places"])
@@ -127,11 +134,15 @@ def _same(computed: Any, stored: Any) -> bool:
 
 def usable_rows(model: Offline) -> Iterator[tuple[Changes, Any]]:
     """Yield the rows that can be learned, and which of them are reference rows."""
-    row = model.row
+    return chunks(model.row, model.rows_files)
+
+
+def chunks(row: dict[str, Any], files: Sequence[Path]) -> Iterator[tuple[Changes, Any]]:
+    """Yield the rows of some files that can be learned, and which of them are reference rows."""
     _, *features, target, flag = [title for title, _ in script.columns(row)]
     numbers = features[: len(row["numeric_features"])]
     texts = features[len(numbers) :]
-    for batch in pq.ParquetFile(model.rows_file).iter_batches(batch_size=BATCH):
+    for batch in (one for file in files for one in pq.ParquetFile(file).iter_batches(batch_size=BATCH)):
         n = batch.num_rows
         x = np.empty((n, len(numbers)))
         for j, title in enumerate(numbers):

@@ -65,12 +65,13 @@ _COLUMNS: Final = (
     (
         pa.string(),
         "name source_schema source_table target positive loss unlearner on_null on_exhausted constants status reason "
-        "server_version promise published controller",
+        "server_version promise shard published controller",
     ),
     (pa.float64(), "epsilon delta gamma chosen_lambda kappa clip deadline_seconds"),
     (pa.binary(), "tally block checkpoint ledger_hash sums digest_salt"),
     (pa.bool_(), "ready"),
     (FLOATS, "anchor theta"),
+    (pa.list_(pa.int64()), "served_sums"),
     (TEXTS, "key_columns features numeric_features text_features"),
     (TIME, "created_at oldest_deletion exported_at"),
 )
@@ -107,17 +108,23 @@ def export(
     name: str | None = None,
     rows: bool = False,
     route: str | None = None,
+    partitions: int = 1,
     bars: Bars = silent,
 ) -> Exported:
-    """Write one model, or all of them, to `folder`, which must be new or empty."""
+    """Write one model, or all of them, to `folder`, which must be new or empty.
+
+    With `partitions` the rows of an exact model are in so many files, by a hash of their keys.
+    """
     with _private(folder), _allowed(), connect(dsn) as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         models = _models(connection, name)
+        if partitions > 1:
+            models = [{**m, "rows_files": f"rows_{m['id']}.parquet/*/*.parquet"} for m in models]
         snapshot = connection.execute(query("offline_share_snapshot")).fetchone()
         way = routes.choose(connection.info.dsn if dsn == "" else dsn, (snapshot or ("",))[0], route)
         try:
-            return _write(connection, way, folder, models, name=name, rows=rows, bars=bars)
+            return _write(connection, way, folder, models, name=name, rows=rows, partitions=partitions, bars=bars)
         finally:
             way.close()
 
@@ -152,6 +159,7 @@ def _write(
     *,
     name: str | None,
     rows: bool,
+    partitions: int,
     bars: Bars,
 ) -> Exported:
     numbers = [model["id"] for model in models]
@@ -178,7 +186,7 @@ def _write(
         written = 0
         for model in models:
             if script.is_exact(model):
-                written += _exact_rows(connection, way, duck, folder, model, bars) if rows else 0
+                written += _exact_rows(connection, way, duck, folder, model, partitions, bars) if rows else 0
                 continue
             found = _rows(connection, way, duck, folder, model, bars) if rows else 0
             _ticks(connection, way, duck, model, found, bars)
@@ -201,6 +209,7 @@ def _exact_rows(
     duck: duckdb.DuckDBPyConnection,
     folder: Path,
     model: dict[str, Any],
+    partitions: int,
     bars: Bars,
 ) -> int:
     """Write the rows of an exact model's table under the user's own names; return how many there are."""
@@ -213,12 +222,21 @@ def _exact_rows(
         bars(f"Exporting the rows of {model['name']}", model["learned_rows"]) as advance,
         way.read(duck, text, advance) as stream,
     ):
-        duck.execute(f"copy (select {chosen} from {stream}) to {quoted(target)} (format parquet)")  # noqa: S608
-    _rows_table(duck, model, target)
+        if partitions > 1:
+            divided = f"select {chosen}, hash(row_key) % {partitions} as mempair_part from {stream}"  # noqa: S608
+            duck.execute(f"copy ({divided}) to {quoted(target)} (format parquet, partition_by (mempair_part))")
+        else:
+            duck.execute(f"copy (select {chosen} from {stream}) to {quoted(target)} (format parquet)")  # noqa: S608
+    files = sorted(target.glob("*/*.parquet")) if partitions > 1 else [target]
+    if partitions == 1:
+        _rows_table(duck, model, target)
+    elif files:  # too many to have them twice; without the folder beside it the database has no rows
+        table = f"rows_{model['id']}"
+        duck.execute(f"create view {table} as from {script.read(script.rows_of(model))}")
     keys = connection.execute(query("offline_held_keys"), {"model": model["id"]}).fetchall()
     held = [{"model_id": model["id"], "held_in": place, "row_key": key} for place, key in keys]
     _store(duck, "held_keys", held, KEYS, more=True)
-    return int(pq.read_metadata(target).num_rows)
+    return sum(int(pq.read_metadata(file).num_rows) for file in files)
 
 
 def _rows_table(duck: duckdb.DuckDBPyConnection, model: dict[str, Any], file: Path) -> None:

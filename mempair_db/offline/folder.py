@@ -88,6 +88,13 @@ class Offline:
         """Where the rows are, if they were exported."""
         return self.folder / f"rows_{self.row['id']}.parquet"
 
+    @property
+    def rows_files(self) -> list[Path]:
+        """All files with rows: one, or many in a folder of that name; none, if rows were not exported."""
+        if self.rows_file.is_dir():
+            return sorted(self.rows_file.glob("*/*.parquet"))
+        return [self.rows_file] if self.has_rows else []
+
     @cached_property
     def ledger(self) -> pa.Table:
         """The model's ledger in order."""
@@ -102,7 +109,7 @@ class Offline:
     @cached_property
     def surviving_rows(self) -> int:
         """How many of them are in the export."""
-        return int(pq.ParquetFile(self.rows_file).metadata.num_rows) if self.has_rows else 0
+        return sum(int(pq.read_metadata(file).num_rows) for file in self.rows_files)
 
     def live(self) -> CertifiedPair:
         """Return the model as it stood at the export, a new copy each time."""

@@ -38,10 +38,21 @@ from verdict;
 
 def script(models: Sequence[dict[str, Any]], with_rows: bool) -> str:
     """Return the script for an export of these models: its files as views, the checks, and the verdict."""
-    files = [*FILES, *(f"rows_{model['id']}" for model in _computed(models, with_rows))]
-    views = [f"create or replace temp view {file} as from read_parquet('{file}.parquet');\n" for file in files]
+    files = {file: f"{file}.parquet" for file in FILES}
+    files |= {f"rows_{model['id']}": rows_of(model) for model in _computed(models, with_rows)}
+    views = [f"create or replace temp view {file} as from {read(path)};\n" for file, path in files.items()]
     checked = checks(models, with_rows).replace("create or replace ", "create or replace temp ")
     return "".join([HEAD, *views, checked, TAIL])
+
+
+def rows_of(model: dict[str, Any]) -> str:
+    """Return where a model's rows are: a file, or many."""
+    return str(model.get("rows_files") or f"rows_{model['id']}.parquet")
+
+
+def read(path: str) -> str:
+    """Return how DuckDB reads a file, or all files of a pattern as one."""
+    return f"read_parquet('{path}'{', hive_partitioning = false' if '*' in path else ''})"
 
 
 def checks(models: Sequence[dict[str, Any]], with_rows: bool) -> str:
