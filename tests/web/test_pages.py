@@ -15,6 +15,9 @@ import pytest
 from mempair_db.demo import customers
 from mempair_db.ledger import keys, notes, receipts
 from mempair_db.pages import receipt as receipt_page
+from mempair_db.web.guard import Locks
+from mempair_db.web.person import issue
+from mempair_db.web.site import Site
 from tests.web.conftest import HOSTILE, Browser, Server
 from tests.world import World
 
@@ -333,32 +336,51 @@ def test_a_forged_receipt_is_found_out_in_the_browser(page: Any, home: Path, tmp
     assert "NOT proven genuine" in verdict("no json")
 
 
-def test_epsilon_in_the_browser_is_checked_as_in_python(
-    page: Any, company: World, home: Path, numbers: dict[str, int]
-) -> None:
-    """The certified model's receipt, honest and with a smaller ε that its issuer signed."""
-    from mempair_db.web.guard import Locks  # noqa: PLC0415
-    from mempair_db.web.person import issue  # noqa: PLC0415
-    from mempair_db.web.site import Site  # noqa: PLC0415
-
-    here = Site(lambda: company.dsn, Locks("127.0.0.1"), key_file=home / "keys" / "signing.key")
-    document = issue(here, "certified", "7")
-    page.goto(re.match(r"http://[^/]+/", page.url)[0] + "check")  # type: ignore[index]
-    cheaper = json.loads(json.dumps(document))
-    cheaper["deletions"][0]["epsilon_record"] = "0.1000"
-    wider = json.loads(json.dumps(document))
-    wider["deletions"][0]["epsilon_budget"] = "9"
+@pytest.fixture
+def checks(page: Any, company: World, home: Path) -> Callable[[dict[str, Any], str], None]:
+    """Sign what an issuer might sign, and see what the browser says of it."""
     key = keys.load(home / "keys" / "signing.key")
-    for content, words in (
-        (document, "This receipt is genuine."),
-        (cheaper, "another word on epsilon_record"),
-        (wider, "another word on the budget"),
-    ):
+    page.goto(f"{page.url}check")
+
+    def run(content: dict[str, Any], words: str) -> None:
         signed = content | {"signature": notes.sign(receipts._digest_text(content), key)}
-        file = {"name": "r", "mimeType": "", "buffer": json.dumps(signed).encode()}
-        page.set_input_files("input[type=file]", file)
+        page.set_input_files("input[type=file]", {"name": "r", "mimeType": "", "buffer": json.dumps(signed).encode()})
         page.get_by_role("button", name="Check it in this browser").click()
         page.get_by_text(words).first.wait_for()
+
+    return run
+
+
+def issued(company: World, home: Path, model: str, key: str) -> dict[str, Any]:
+    here = Site(lambda: company.dsn, Locks("127.0.0.1"), key_file=home / "keys" / "signing.key")
+    return issue(here, model, key)
+
+
+def test_epsilon_in_the_browser_is_checked_as_in_python(company: World, home: Path, checks: Any) -> None:
+    """The certified model's receipt, honest and with a smaller ε that its issuer signed."""
+    document = issued(company, home, "certified", "7")
+    checks(document, "This receipt is genuine.")
+    for field, value, words in (
+        ("epsilon_record", "0.1000", "another word on epsilon_record"),
+        ("epsilon_budget", "9", "another word on the budget"),
+    ):
+        forged = json.loads(json.dumps(document))
+        forged["deletions"][0][field] = value
+        checks(forged, words)
+
+
+def test_one_of_many_deletions_that_share_an_entry_is_checked_too(company: World, home: Path, checks: Any) -> None:
+    company("delete from mempair_demo.customers where id between 301 and 340")
+    company.work()
+    document = issued(company, home, "churn", "305")
+    assert document["deletions"][0]["entry"]["rows"] == 40
+    checks(document, "This receipt is genuine.")
+    changes: list[dict[str, Any]] = [{"place": 0}, {"path": []}, {"salt": "00" * 32}]
+    for change in changes:
+        forged = json.loads(json.dumps(document))
+        forged["deletions"][0].update(change)
+        checks(forged, "not made from the key value")
+    checks(document | {"key": "306"}, "not made from the key value")
 
 
 def test_hostile_names_and_keys_are_only_text(page: Any, numbers: dict[str, int], home: Path) -> None:
