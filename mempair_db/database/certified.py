@@ -151,5 +151,15 @@ def published(pair: CertifiedPair) -> dict[str, Any]:
     return pair.served() | {
         "ready": pair.ready,
         "samples": pair.tally("rows"),
-        "needed": max(pair.samples_needed(), pair.tally("rows") + (not pair.ready)),
+        "needed": max(_upward(pair.samples_needed()), pair.tally("rows") + (not pair.ready)),
     }
+
+
+def _upward(count: int) -> int:
+    """Return the next number with two digits and zeros: a regret bound is not told to the last row.
+
+    >>> _upward(7), _upward(1201), _upward(98765)
+    (7, 1300, 99000)
+    """
+    step: int = 10 ** max(len(str(count)) - 2, 0)
+    return -(-count // step) * step

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ..errors import InvalidParameter
-from .odometer import UNITS
+from .odometer import ROUNDING, UNITS
 
 Unlearner: TypeAlias = Literal["symmetric", "passive"]
+
+WIDE: Final = 1_024
+"""Coordinates that the bound on rounding allows for."""
 
 
 # ---- As printed in the paper; nothing is enforced by these. ----
@@ -151,13 +154,25 @@ def theta_stability(G: float, lam: float, clock: int, t0: float, kappa: float) -
     return (1.0 + 2.0 * kappa) * stability(G, lam, clock, t0)
 
 
+def rounding(clock: int, t0: float) -> float:
+    """Return how far doubles can take two anchors apart beyond Theorem A, as a share of its bound (theory 3.7).
+
+    >>> rounding(10_000, 25.0) < 1e-6 < rounding(1_000_000, 25.0) < 3e-4
+    True
+    """
+    s = clock + t0
+    return 2.0**-52 * s * (s + 23.0 + 2.1 * WIDE * t0)
+
+
 def sensitivity(G: float, lam: float, clock: int, t0: float, unlearner: Unlearner) -> float:
     """S = 2G/(λ(T + t0)), influence and negative step (Theorem B); passive takes no step: S = G/(λ(T + t0)).
+
+    Long streams pay for rounding as well, beyond the `odometer.ROUNDING` that every sigma has.
 
     >>> sensitivity(1.0, 0.01, 75, 25.0, "symmetric"), sensitivity(1.0, 0.01, 75, 25.0, "passive")
     (2.0, 1.0)
     """
-    return _displacements(unlearner) * stability(G, lam, clock, t0)
+    return _displacements(unlearner) * stability(G, lam, clock, t0) * max(1.0, 1.0 + rounding(clock, t0) - ROUNDING)
 
 
 def comparator_norm(mean_zero_loss: float, lam: float) -> float:

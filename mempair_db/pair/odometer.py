@@ -28,7 +28,7 @@ UNITS: Final = 10**12
 ROUNDING: Final = 1e-6
 """Relative growth of S, so that rounding in the steps cannot make the true sensitivity larger than S.
 
-Errors of random sign in T steps add up to about 1e-16·T^1.5 of S at most: 1e-7 for a million rows.
+Enough for about 45,000 rows, whatever they are; `bounds.sensitivity` adds what longer streams can need (theory 3.7).
 """
 
 

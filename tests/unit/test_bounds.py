@@ -10,9 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mempair_db.errors import BudgetExhausted, InvalidParameter
-from mempair_db.pair import bounds
+from mempair_db.pair import bounds, events
 from mempair_db.pair.bounds import Unlearner
-from mempair_db.pair.odometer import UNITS, Odometer, rho_of, to_units
+from mempair_db.pair.odometer import ROUNDING, UNITS, Odometer, rho_of, to_units
+from mempair_db.pair.state import empty
+from tests.unit.test_step import constants
 
 UNLEARNERS: tuple[Unlearner, ...] = ("symmetric", "passive")
 RHO_TOT = rho_of(1.0, 1e-6)
@@ -357,3 +359,34 @@ def test_the_gate_stays_shut_without_rows() -> None:
 @pytest.mark.parametrize("regret", [math.nan, math.inf])
 def test_the_gate_stays_shut_without_a_finite_bound(regret: float) -> None:
     assert not bounds.gate(regret, 0.0, 0.1, 10**9)
+
+
+@pytest.mark.parametrize("lam", [0.01, 0.3])
+def test_rounding_stays_below_what_is_paid_for(lam: float) -> None:
+    # Given the anchor's steps in doubles, and the same in extended precision,
+    rng = np.random.default_rng(1)
+    ticks, d, M = 20_000, 3, 0.25
+    X = rng.normal(size=(ticks, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    y = rng.choice([-1.0, 1.0], ticks)
+    k, state = constants("logistic", lam=lam), empty(d, 1)
+    events.apply(state, k, np.ones(ticks, np.int16), X, y, np.empty((0, d)))
+    long = np.longdouble
+    if np.finfo(long).eps > 1e-18:
+        pytest.skip("no extended precision here")
+    a, wide, t0 = np.zeros(d, long), X.astype(long), long(M) / long(lam)
+    for t in range(ticks):
+        slope = -long(y[t]) / (1 + np.exp(long(y[t]) * (a @ wide[t])))
+        a = a - (slope * wide[t] + long(lam) * a) / (long(lam) * (t + 1 + t0))
+    # then the two are apart by no more than half of what two worlds are charged for, and not by nothing.
+    apart = float(np.linalg.norm((state.anchor - a).astype(float)))
+    share = apart / bounds.stability(1.0, lam, ticks, M / lam)
+    assert 0.0 < share <= 0.5 * bounds.rounding(ticks, M / lam)
+
+
+def test_long_streams_pay_for_rounding_and_short_ones_no_more_than_before() -> None:
+    for clock in (1_000, 20_000):
+        plain = 2.0 * bounds.stability(1.0, 0.01, clock, 25.0)
+        assert bounds.sensitivity(1.0, 0.01, clock, 25.0, "symmetric") == plain
+    million = bounds.sensitivity(1.0, 0.01, 10**6, 25.0, "passive") / bounds.stability(1.0, 0.01, 10**6, 25.0)
+    assert 1.0 + bounds.rounding(10**6, 25.0) <= million * (1.0 + ROUNDING) < 1.001

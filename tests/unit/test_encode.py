@@ -94,6 +94,7 @@ def test_a_rare_yes_is_seen() -> None:
 
 
 def test_what_is_seen_too_rarely_names_nobody() -> None:
+    assert RAREST == 5  # as the documents say
     c = [("common",)] * 50 + [("rare",)] * (RAREST - 1) + [(None,)] * (RAREST - 1)
     x = np.full((len(c), 1), 1.0)
     x[: RAREST - 1] = np.nan
