@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from mempair_db.pages import receipt as receipt_page
 from mempair_db.web.guard import Locks
 from mempair_db.web.person import issue
 from mempair_db.web.site import Site
+from mempair_db.worker.loop import Worker
 from tests.web.conftest import HOSTILE, Browser, Server
 from tests.world import World
 
@@ -53,7 +55,16 @@ def test_the_overview_says_how_everything_is(page: Any, company: World, picture:
     text = page.inner_text("main")
     assert "No worker is running" in text
     assert "Example Ltd, privacy@example.org" in text
-    picture(page, "overview")
+    worker = Worker(company.dsn)
+    thread = Thread(target=worker.run)
+    thread.start()
+    try:
+        page.get_by_text("No deletion is waiting: every row that was deleted is out of every model.").wait_for()
+        page.get_by_text("alive", exact=True).wait_for()
+        picture(page, "overview")
+    finally:
+        worker.stop()
+        thread.join()
 
 
 def test_a_deleted_row_disappears_while_one_looks(page: Any, company: World, picture: Picture) -> None:
