@@ -24,6 +24,14 @@ begin
         raise exception 'parameter which cannot be %', quote_nullable(which)
             using errcode = 'MP001', hint = 'It is ''all'', ''unlearned'' or ''unlabelled''.';
     end if;
+    if model.loss = 'classes' then
+        return query execute mempair.class_figures(model, coalesce('(' || condition || E'\n)', 'true') || case which
+            when 'unlearned' then format(
+                ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
+                model.id)
+            else '' end, which = 'unlabelled');
+        return;
+    end if;
     scored := mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id),
         coalesce('(' || condition || E'\n)', 'true') || case when which = 'unlearned' then format(
             ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
@@ -66,6 +74,44 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
             from (select s.yes, s.p >= 0.5 as predicted, count(*) as rows from scored s where s.p is not null group by 1, 2) as c)
     from figures f
     $$
+$figures$;
+
+-- Several classes: log loss of a row's own class, how often the most probable one is right, the Brier score over all classes, and
+-- which was predicted for which. The deciles are of the probability of the class that was predicted.
+create or replace function mempair.class_figures(model mempair.model, condition text, unlabelled boolean) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $figures$
+    select format($$
+    with scored as (
+        select s.label, s.own, s.class, s.probability, s.brier, ntile(10) over (order by s.probability nulls last) as decile
+        from (
+            select e.label, (array_agg(p.probability) filter (where p.class = e.label))[1] as own,
+                   (array_agg(p.class order by p.probability desc, p.class))[1] as class, max(p.probability) as probability,
+                   sum((p.probability - (p.class is not distinct from e.label)::integer) ^ 2) as brier
+            from (
+                select row_number() over () as place, (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label,
+                       (mempair.x_%1$s(mempair_row.*))[1:%2$s] as x, (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c
+                from %4$s mempair_row where %5$s
+            ) as e
+            cross join lateral mempair.probabilities(%1$s, e.x, e.c) p
+            where (e.label is null) = %6$L::boolean
+            group by e.place, e.label
+        ) as s
+    ), deciles as (
+        select d.decile, count(*) as rows, avg(d.probability) as predicted, avg((d.class = d.label)::integer::float8) as observed
+        from scored d group by d.decile
+    ), labels as (
+        select l.label, count(*)::float8 as rows from scored l where l.label is not null group by l.label
+    )
+    select count(*), 0::bigint, avg(-ln(greatest(coalesce(f.own, 0), 1e-15))) filter (where f.label is not null),
+           (select -sum(l.rows * ln(l.rows / t.rows)) / max(t.rows) from labels l, (select sum(m.rows) as rows from labels m) as t),
+           avg((f.class = f.label)::integer::float8), null::float8, avg(f.brier) filter (where f.label is not null),
+           null::float8, null::float8, null::float8,
+           (select jsonb_agg(jsonb_build_object('decile', d.decile, 'rows', d.rows, 'predicted', d.predicted, 'observed', d.observed)
+                             order by d.decile) from deciles d),
+           (select jsonb_agg(jsonb_build_object('actual', c.label, 'predicted', c.class, 'rows', c.rows) order by c.label, c.class)
+            from (select s.label, s.class, count(*) as rows from scored s where s.label is not null group by 1, 2) as c)
+    from scored f
+    $$, model.id, cardinality(model.numeric_features), cardinality(model.text_features), model.source, condition, unlabelled)
 $figures$;
 
 -- What is predicted for rows whose target is not known yet.
