@@ -15,6 +15,7 @@ declare
     model mempair.model := mempair.find_model(model_name);
     published mempair.published;
     scored text;
+    wanted text;
 begin
     select p.* into published from mempair.published p where p.model_id = model.id;
     if published.ready is not true then
@@ -24,18 +25,14 @@ begin
         raise exception 'parameter which cannot be %', quote_nullable(which)
             using errcode = 'MP001', hint = 'It is ''all'', ''unlearned'' or ''unlabelled''.';
     end if;
+    wanted := coalesce('(' || condition || E'\n)', 'true') || case when which = 'unlearned' then format(
+        ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
+        model.id) else '' end;
     if model.loss = 'classes' then
-        return query execute mempair.class_figures(model, coalesce('(' || condition || E'\n)', 'true') || case which
-            when 'unlearned' then format(
-                ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
-                model.id)
-            else '' end, which = 'unlabelled');
+        return query execute format('%s', mempair.class_figures(model, wanted, which = 'unlabelled'));
         return;
     end if;
-    scored := mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id),
-        coalesce('(' || condition || E'\n)', 'true') || case when which = 'unlearned' then format(
-            ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
-            model.id) else '' end);
+    scored := mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id), wanted);
     return query execute format(case when which = 'unlabelled' then mempair.unlabelled_figures()
                                      when model.loss = 'logistic' then mempair.classifier_figures()
                                      else mempair.regression_figures() end, scored)
