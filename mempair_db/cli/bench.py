@@ -72,6 +72,19 @@ def bench_forget(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None,
     _print(forget.run(quick=quick, dsn=dsn, seconds=seconds), as_json)
 
 
+@bench_app.command("fleet")
+def bench_fleet(
+    quick: Quick = False,
+    rows: Annotated[int | None, typer.Option(help="Rows of all shards together; default: 300,000.")] = None,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+) -> None:
+    """Three shards on this machine: refresh and verify by Dask workers, bytes of an exchange, a deletion's way."""
+    from mempair_db.bench import fleet  # noqa: PLC0415
+
+    _print(fleet.run(quick=quick, dsn=dsn, rows=rows), as_json)
+
+
 @bench_app.command("ledger")
 def bench_ledger(quick: Quick = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """What it costs to write, verify and certify a ledger of a million entries."""

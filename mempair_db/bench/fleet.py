@@ -1,0 +1,98 @@
+"""A fleet on one machine: refresh and verify by Dask workers, bytes of an exchange, a deletion's way."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from statistics import median
+from typing import Any, Final
+
+import psycopg
+
+from mempair_db.bench import scratch
+from mempair_db.fleet import compute, declare
+from mempair_db.fleet.compute import Computing
+from mempair_db.fleet.config import Fleet, Place
+from mempair_db.fleet.coordinator import coordinator
+from mempair_db.fleet.exchange import Exchange
+from mempair_db.fleet.refresh import refresh_fleet
+from mempair_db.fleet.verify import verify
+from mempair_db.worker.loop import Worker
+
+SHARDS: Final = 3
+TABLE: Final = "create table people (id integer primary key, y boolean, " + ", ".join(
+    f"x{i} float8" for i in range(1, 11)
+)
+ROWS: Final = (
+    "insert into people select i, random() < 0.5, "  # noqa: S608
+    + ", ".join(f"random() * {i}" for i in range(1, 11))
+    + " from generate_series(%s::integer, %s::integer) i"
+)
+
+
+def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None) -> dict[str, Any]:
+    """Measure a fleet of three databases on one server."""
+    rows = rows or (3_000 if quick else 300_000)
+    with ExitStack() as stack:
+        places = [Place(f"s{i}", stack.enter_context(scratch.database(dsn))) for i in range(SHARDS)]
+        fleet = Fleet(Place("coordinator", places[0].dsn), tuple(places), workers=1)
+        each = rows // SHARDS
+        for i, place in enumerate(places):
+            with psycopg.connect(place.dsn) as connection:
+                connection.execute(f"{TABLE})")
+                connection.execute(ROWS, [i * each + 1, (i + 1) * each])
+        declare.create(fleet, "people", _declared())
+        result: dict[str, Any] = {"shards": SHARDS, "rows": each * SHARDS}
+        with coordinator(fleet) as known:
+            for workers in (1,) if quick else (1, 2, 4):
+                with Computing(replace(fleet, workers=workers)) as computing:
+                    computing.submit(compute.added, None, 1, 2).result()  # the processes are there
+                    exchange = Exchange(fleet, known, computing)
+                    exchange.once("people")
+                    result[f"workers {workers}"] = _rates(exchange, each * SHARDS)
+                    if workers == 1:
+                        result |= _small(exchange, places, 3 if quick else 10)
+                    exchange.close()
+    return result
+
+
+def _declared() -> dict[str, Any]:
+    names = "positive loss key subject categories epsilon delta lambda m tau kappa calibration_rows"
+    plain = {"on_null": "impute", "gamma": 0.1, "keep_receipts": "1 day", "clip": 1.0, "on_exhausted": "retrain"}
+    features = {"source": "people", "target": "y", "features": [f"x{i}" for i in range(1, 11)]}
+    return dict.fromkeys(names.split()) | plain | features | {"ridge": 10.0, "curves": 0, "serve_during_refresh": True}
+
+
+def _rates(exchange: Exchange, rows: int) -> dict[str, float]:
+    began = time.monotonic()
+    refresh_fleet(exchange.computing, exchange.known, "people", "bench")
+    refreshed = time.monotonic()
+    fine = verify(exchange, "people").fine
+    return {
+        "refresh_rows_per_second": round(rows / (refreshed - began)),
+        "verify_rows_per_second": round(rows / (time.monotonic() - refreshed)),
+        "verified": float(fine),
+    }
+
+
+def _small(exchange: Exchange, places: list[Place], times: int) -> dict[str, Any]:
+    """Delete a row: bytes of the exchange that carries it, and the time from COMMIT to all published models."""
+    exchange.once("people")
+    spent, sizes, quiet = [], [], []
+    worker = Worker(places[1].dsn)
+    with psycopg.connect(places[1].dsn, autocommit=True) as connection:
+        for _ in range(times):
+            connection.execute("delete from people where id = (select max(id) from people)")
+            began = time.monotonic()
+            worker.run_once()
+            done = exchange.once("people")
+            spent.append(time.monotonic() - began)
+            sizes.append(done.bytes)
+            quiet.append(exchange.once("people").bytes)
+    return {
+        "bytes_of_an_exchange": max(sizes),
+        "bytes_of_a_quiet_exchange": max(quiet),
+        "milliseconds_from_commit_to_everywhere": round(1000 * median(spent)),
+        "slowest_milliseconds": round(1000 * max(spent)),
+    }
