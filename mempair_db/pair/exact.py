@@ -396,7 +396,8 @@ def moved(reference: Reference, total: Sums, w: Matrix) -> Vector:
     """
     away = w - reference.w0 * 2.0**-reference.h
     squares = np.einsum("ki,kij,kj->k", away, total.H.astype(float), away)
-    return np.sqrt(np.maximum(squares, 0.0) / np.maximum(total.H[:, 0, 0], 1))
+    found: Vector = np.sqrt(np.maximum(squares, 0.0) / np.maximum(total.H[:, 0, 0], 1))
+    return found
 
 
 MOST_OUTSIDE: Final = 0.01

@@ -167,9 +167,9 @@ def test_a_step_that_was_cut_is_the_solution_too_and_a_shortened_one_is_not(worl
         batch.prepare(connection)
         model = models.look(connection, 1)
         assert model is not None
-        assert model.exact.reference is not None
-        assert model.exact.sums is not None
         engine = model.exact
+        assert engine.reference is not None
+        assert engine.sums is not None
     # Then the step was cut, and SQL knows it for the solution
     full = exact.solve(engine.reference, engine.sums, engine.terms["ridge"], reach=np.inf)
     assert exact.moved(engine.reference, engine.sums, full)[0] > 1.0
