@@ -411,7 +411,7 @@ MUTANTS: Final = (
     Mutant(
         "the key of a refused row outlives it",
         "mempair_db/ledger/record.py",
-        "self._gone.append(key)",
+        'connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": keys})',
         "pass",
         TRACES,
     ),
