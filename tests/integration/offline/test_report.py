@@ -15,8 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mempair_db.cli import app
-from mempair_db.measure import audit
+from mempair_db.measure import audit, fresh
+from mempair_db.offline.export import export
+from mempair_db.offline.folder import read
 from mempair_db.pages.report import render
+from tests.world import SHOP, World
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -164,3 +167,17 @@ document.getElementById('f').addEventListener('load', () => {
   document.body.append(pre);
 });
 """
+
+
+def test_an_exact_model_stands_beside_a_fresh_retrain_too(world: World, tmp_path: Path) -> None:
+    world(SHOP, "select mempair.create_model('churn', 'shop', target => 'churned', features => '{age,plan,spend}')")
+    world.fill(1, 400)
+    world.work()
+    world("delete from shop where id <= 20")
+    world.work()
+    export(world.dsn, tmp_path / "e", rows=True)
+    found = fresh.beside(read(tmp_path / "e"))
+    assert found is not None
+    assert (found.metric, found.rows) == ("accuracy", 380)
+    assert 0.5 < found.now <= 1.0
+    assert abs(found.now - found.retrained) < 0.05
