@@ -425,8 +425,8 @@ MUTANTS: Final = (
     Mutant(
         "the digest's salt outlives its state",
         "sql/queries/worker.sql",
-        "ledger_hash = %(ledger_hash)s, attest_salt = null, digest_salt = null",
-        "ledger_hash = %(ledger_hash)s, attest_salt = null",
+        "largest = 0, attest_salt = null, digest_salt = null",
+        "largest = 0, attest_salt = null",
         ("tests/integration/test_ledger_frauds.py",),
         survives="the trigger forget_salt takes it away too",
     ),
