@@ -1,6 +1,6 @@
 """The exact pair as a scikit-learn classifier: `fit`, `partial_fit`, and `forget`.
 
-Needs the extra `mempair_db[sklearn]`. Two classes; numbers, which may be missing.
+Needs the extra `mempair_db[sklearn]`. Two classes or more; numbers, which may be missing.
 
 >>> import numpy as np
 >>> x = np.random.default_rng(0).normal(size=(500, 2)); y = np.where(x[:, 0] > 0, "yes", "no")
@@ -38,7 +38,7 @@ class MemoryPairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> MemoryPairClassifier:
-        """Learn more rows; the first call may name the two classes."""
+        """Learn more rows; the first call may name the classes."""
         first = not hasattr(self, "pair_")
         X, y = validate_data(self, X, y, ensure_all_finite="allow-nan", reset=first)
         check_classification_targets(y)
@@ -58,29 +58,31 @@ class MemoryPairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Return the probability of each class."""
         check_is_fitted(self)
         X = validate_data(self, X, ensure_all_finite="allow-nan", reset=False)
-        p = self.pair_.predict_many(X)
-        return np.column_stack([1.0 - p, p])
+        return self.pair_.predict_proba_many(X)[:, self._order]
 
     def predict(self, X: Any) -> Any:
-        """Return the likelier class."""
-        yes = self.predict_proba(X)[:, 1] > 0.5
-        return self.classes_[yes.astype(int)]
+        """Return the likeliest class."""
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
 
     def _start(self, classes: Any) -> None:
-        if len(classes) != 2:
-            kind = "only one class" if len(classes) == 1 else f"{len(classes)} classes"
-            raise ValueError(f"Only binary classification is supported. The data has {kind}.")
-        self.classes_ = classes
-        self.pair_ = ExactPair(ridge=float(self.ridge), curves=self.curves, calibration_rows=1, gamma=1e9)
+        if len(classes) == 1:
+            raise ValueError("The data has only one class, and there is nothing to tell apart.")
+        self.classes_, several = classes, len(classes) > 2
+        options: dict[str, Any] = {"loss": "classes", "classes": list(range(len(classes)))} if several else {}
+        self.pair_ = ExactPair(ridge=float(self.ridge), curves=self.curves, calibration_rows=1, gamma=1e9, **options)
+        names = [str(place) for place in range(len(classes))]
+        self._order = np.argsort(np.argsort(names)) if several else np.arange(2)
 
     def _yes(self, y: Any) -> Any:
+        """Return the place of each label among the classes; of two, 1.0 for the second."""
         if not np.isin(y, self.classes_).all():
             raise ValueError(f"A label is none of the classes {self.classes_}.")
-        return (y == self.classes_[1]).astype(float)
+        places = np.searchsorted(self.classes_, y)
+        return places if len(self.classes_) > 2 else places.astype(float)
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes, and numbers may be missing."""
+        """Numbers may be missing."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.input_tags.allow_nan = True
         return tags

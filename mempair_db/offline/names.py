@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mempair_db.pair.encode import UNIT, Encoding
-from mempair_db.pair.exact import Sums
+from mempair_db.pair.exact import Reference, Sums
 
 COUNTS: Final = ("n", "rows beyond the clamp", "rows with an unknown level", "sum of y²")
 SHOWN: Final = 5
@@ -33,11 +33,15 @@ def coordinates(encoding: Encoding, numbers: Sequence[str], texts: Sequence[str]
     return names
 
 
-def of_sums(encoding: Encoding, numbers: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Name every sum of one class, in the order in which they are packed."""
-    each = coordinates(encoding, numbers, texts)
-    pairs = combinations_with_replacement(each, 2)
-    return [*COUNTS, *(f"g[{one}]" for one in each), *(f"H[{one}, {other}]" for one, other in pairs)]
+def of_sums(reference: Reference, numbers: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Name every sum, in the order in which they are packed."""
+    each, labels = coordinates(reference.encoding, numbers, texts), reference.labels
+    counts = [*COUNTS[:3], "rows of another class", *(f"n[{label}]" for label in labels)] if labels else list(COUNTS)
+    parts = [[f"{label}: {one}" for one in each] for label in labels] or [each]
+    if reference.together:
+        parts = [[name for part in parts for name in part]]
+    slopes = [f"g[{one}]" for part in parts for one in part]
+    return counts + slopes + [f"H[{a}, {b}]" for part in parts for a, b in combinations_with_replacement(part, 2)]
 
 
 def difference(delta: Sums, labels: Sequence[str]) -> str:

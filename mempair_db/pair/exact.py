@@ -13,11 +13,12 @@ reference rows with the same two functions.
     logistic   (p, c) = TABLE[clamp(z_q >> h)]         u = p − (2^14 if y else 0)
     squared    u = (z_q >> h) − y_q,  c = 1
     huber      r = (z_q >> h) − y_q,  c = min(2^8, max(1, 2^8·clip div |r|)),  u = c·r
-    g += u·x_q      H += c·x_q x_qᵀ      n += 1        delete: the same with −
+    classes    p and c of every class and every pair of classes: `classes`
+    g += s·u·x_q    H += s·c·x_q x_qᵀ    n += 1        s the row's weight in 16ths, 1 without; delete: the same with −
 
-Several classes are several pairs over the same x: g and H have a first axis, which is 1 otherwise.
-A coordinate is at most 2^12, and 2^13 in a curve, so a product is at most 2^34. A block has at most 2^14 rows, so
-float64 holds every sum of it exactly, and the matrix product may be any BLAS's; blocks are added up as int64.
+A coordinate is at most 2^12, and 2^13 in a curve, so a product is at most 2^34. A block has at most 2^14 rows, 2^11
+with weights, so float64 holds every sum of it exactly, and the matrix product may be any BLAS's; blocks are added up as
+int64.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidParameter
-from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
+from . import classes
+from .encode import RAREST, UNIT, Encoding, Matrix, Texts, Vector, fit
+from .weights import WEIGHT_UNIT, balanced, whole_weights
 
 Integers = npt.NDArray[np.int64]
 
@@ -54,6 +57,7 @@ HUBER_UNIT: Final = 2**8
 LARGEST_CLIP: Final = 8.0  # deviations; more counts as this, so that no sum of huber's terms can overflow
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
 MOST_ROWS: Final = 2**28  # n·2^34 stays below 2^62
+LARGEST_SUM: Final = 2**62
 REFERENCE_ROWS: Final = 10_000
 
 
@@ -75,17 +79,31 @@ class Reference:
     """The frozen constants F is a function of, beside the rows: the encoding, the loss, w0 on a grid of 2^−h."""
 
     encoding: Encoding
-    loss: str  # logistic, squared or huber
-    w0: Integers  # (classes, d), in units of 2^−h
+    loss: str  # logistic, squared, huber or classes
+    w0: Integers  # (1 or the number of classes, d), in units of 2^−h
     h: int
     clip: int = 0  # huber: in units of 2^−10 deviations
     outside: int = 0  # share of the reference rows with a number beyond the clamp, see `share`
     unknown: int = 0  # and with a level nobody knew
+    labels: tuple[str, ...] = ()  # of several classes, in the order of their names
+    weighted: bool = False  # whether rows count by weights, in 16ths
+    class_weights: tuple[int, ...] = ()  # of no and yes, or of each class, in 16ths
 
     @property
-    def classes(self) -> int:
-        """How many pairs: 1, or one for each class."""
-        return len(self.w0)
+    def regression(self) -> bool:
+        """Whether a number is predicted."""
+        return self.loss in ("squared", "huber")
+
+    @property
+    def together(self) -> bool:
+        """Whether all classes are solved together; otherwise each against the rest (`classes`)."""
+        return len(self.labels) * self.d <= classes.WIDEST
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many sums there are: counts, matrices, and the width of each."""
+        count = len(self.labels)
+        return 4 + count, *((1, count * self.d) if count and self.together else (len(self.w0), self.d))
 
     @property
     def d(self) -> int:
@@ -94,7 +112,8 @@ class Reference:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that survive JSON without loss."""
-        return {
+        kinds = {name: getattr(self, name) for name in ("labels", "weighted", "class_weights")}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in kinds.items() if value} | {
             "encoding": self.encoding.to_json(),
             "loss": self.loss,
             "w0": self.w0.tolist(),
@@ -109,7 +128,13 @@ class Reference:
         """Rebuild what `to_json` wrote."""
         plain = {name: int(values[name]) for name in ("h", "clip", "outside", "unknown")}
         return cls(
-            Encoding.from_json(values["encoding"]), str(values["loss"]), np.array(values["w0"], np.int64), **plain
+            Encoding.from_json(values["encoding"]),
+            str(values["loss"]),
+            np.array(values["w0"], np.int64),
+            labels=tuple(values.get("labels", ())),
+            weighted=bool(values.get("weighted", False)),
+            class_weights=tuple(values.get("class_weights", ())),
+            **plain,
         )
 
     def to_bytes(self) -> bytes:
@@ -125,9 +150,9 @@ class Reference:
 class Sums:
     """All that an exact model knows of its rows. A group: parts add up, and what was added can be subtracted."""
 
-    counts: Integers  # n; rows with a number beyond the clamp; rows with a level nobody knew; Σ y_q² of a regression
-    g: Integers  # (classes, d)
-    H: Integers  # (classes, d, d)
+    counts: Integers  # n; rows with a number beyond the clamp; with a level nobody knew; see `fourth`; n of every class
+    g: Integers  # (1 or the number of classes, width)
+    H: Integers  # the same, and the width once more
 
     @property
     def n(self) -> int:
@@ -144,13 +169,29 @@ class Sums:
         """How many have a level nobody knew."""
         return int(self.counts[2])
 
+    @property
+    def fourth(self) -> int:
+        """Σ s·y_q² of a regression; of several classes, rows with a class that has no place."""
+        return int(self.counts[3])
+
+    @property
+    def of_class(self) -> Integers:
+        """How many rows each of several classes has."""
+        return self.counts[4:]
+
     def __add__(self, other: Sums) -> Sums:
         """Return the sums of both parts, as long as no number can overflow."""
         if self.n + other.n > MOST_ROWS:
             raise InvalidParameter(
                 f"{self.n + other.n} rows could overflow the sums.", remedy="Make several models, each of some rows."
             )
-        return Sums(self.counts + other.counts, self.g + other.g, self.H + other.H)
+        total = Sums(self.counts + other.counts, self.g + other.g, self.H + other.H)
+        largest = max(np.abs(part).max(initial=0) for part in (total.g, np.diagonal(total.H, axis1=1, axis2=2)))
+        if largest > LARGEST_SUM:  # both parts were below, so nothing has overflown yet
+            raise InvalidParameter(
+                f"{total.n} rows with their weights could overflow the sums.", remedy="Give smaller weights."
+            )
+        return total
 
     def __sub__(self, other: Sums) -> Sums:
         """Return these sums without the other part."""
@@ -162,82 +203,118 @@ class Sums:
         return b"".join(part.astype("<i8").tobytes() for part in (self.counts, self.g, *(H[upper] for H in self.H)))
 
     @classmethod
-    def from_bytes(cls, data: bytes, classes: int, d: int) -> Sums:
-        """Unpack what `to_bytes` packed."""
-        expected = 8 * (4 + classes * d + classes * d * (d + 1) // 2)
+    def from_bytes(cls, data: bytes, counts: int, matrices: int, width: int) -> Sums:
+        """Unpack what `to_bytes` packed; the numbers are those of `Reference.shape`."""
+        expected = 8 * (counts + matrices * width + matrices * width * (width + 1) // 2)
         if len(data) != expected:
-            raise ValueError(f"sums of {classes} × {d} have {expected} bytes, not {len(data)}")
+            raise ValueError(f"{counts} counts and sums of {matrices} × {width} have {expected} bytes, not {len(data)}")
         values = np.frombuffer(data, "<i8").astype(np.int64)
-        counts, g, triangles = np.split(values, (4, 4 + classes * d))
-        H = np.zeros((classes, d, d), np.int64)
-        rows, columns = np.triu_indices(d)
-        H[:, rows, columns] = H[:, columns, rows] = triangles.reshape(classes, -1)
-        return cls(counts, g.reshape(classes, d), H)
+        first, g, triangles = np.split(values, (counts, counts + matrices * width))
+        H = np.zeros((matrices, width, width), np.int64)
+        rows, columns = np.triu_indices(width)
+        H[:, rows, columns] = H[:, columns, rows] = triangles.reshape(matrices, -1)
+        return cls(first, g.reshape(matrices, width), H)
 
 
-def nothing(classes: int, d: int) -> Sums:
+def nothing(reference: Reference) -> Sums:
     """Return the sums of no rows."""
-    return Sums(np.zeros(4, np.int64), np.zeros((classes, d), np.int64), np.zeros((classes, d, d), np.int64))
+    counts, matrices, width = reference.shape
+    return Sums(
+        np.zeros(counts, np.int64), np.zeros((matrices, width), np.int64), np.zeros((matrices, width, width), np.int64)
+    )
 
 
-def sums(reference: Reference, x: Matrix, y: Vector, c: Texts = (), sign: Vector | None = None) -> Sums:
+def sums(
+    reference: Reference,
+    x: Matrix,
+    y: Vector,
+    c: Texts = (),
+    sign: Vector | None = None,
+    weight: Vector | None = None,
+) -> Sums:
     """Add up the terms of rows; `sign` is +1 for a row to learn and −1 for one to unlearn.
+
+    `y` is above 0 for yes, a number, or the place of a class among the labels, −1 if it has none there.
 
     >>> reference = Reference(Encoding(()), "logistic", np.zeros((1, 1), np.int64), 0)
     >>> part = sums(reference, np.zeros((3, 0)), np.array([1.0, 0.0, 1.0]))
     >>> part.n, part.g.tolist(), part.H.tolist()
     (3, [[-8388608]], [[[805306368]]])
     """
-    room = np.empty((reference.d, min(len(x), _block(reference.d))))
-    return _total(reference, _encoded(reference, x, y, c, sign, room))
+    room = np.empty((reference.d, min(len(x), _block(reference))))
+    return _total(reference, _encoded(reference, x, y, c, sign, weight, room))
 
 
-Block = tuple[Matrix, Vector, Vector, npt.NDArray[Any], npt.NDArray[Any]]
+Block = tuple[Matrix, Vector, Vector, npt.NDArray[Any], npt.NDArray[Any], Vector | None]
 
 
 def _encoded(
-    reference: Reference, x: Matrix, y: Vector, c: Texts, sign: Vector | None = None, room: Matrix | None = None
+    reference: Reference,
+    x: Matrix,
+    y: Vector,
+    c: Texts,
+    sign: Vector | None = None,
+    weight: Vector | None = None,
+    room: Matrix | None = None,
 ) -> Iterator[Block]:
-    for block in _blocks(len(x), reference.d):
+    for block in _blocks(len(x), reference):
         X, outside, unknown = reference.encoding.encode(x[block], c[block] if len(c) else (), room)
         s = np.ones(len(X)) if sign is None else sign[block]
-        yield X, _targets(reference, y[block]), s, outside, unknown
+        some = None if weight is None else weight[block]
+        yield X, _targets(reference, y[block]), s, outside, unknown, some
 
 
 def _total(reference: Reference, blocks: Iterable[Block]) -> Sums:
-    total = nothing(reference.classes, reference.d)
+    total = nothing(reference)
     for block in blocks:
         total += _add(reference, *block)
     return total
 
 
-def _block(d: int) -> int:
-    return min(BLOCK, max(SMALLEST, CACHED // d))
+def _block(reference: Reference) -> int:
+    return SMALLEST if reference.weighted else min(BLOCK, max(SMALLEST, CACHED // reference.d))
 
 
-def _blocks(n: int, d: int) -> Iterator[slice]:
-    size = _block(d)
+def _blocks(n: int, reference: Reference) -> Iterator[slice]:
+    size = _block(reference)
     return (slice(begin, begin + size) for begin in range(0, n, size))
 
 
 def _targets(reference: Reference, y: Vector) -> Vector:
     """Labels stay what they are (a class's number, or anything above 0 for yes); a number is quantised."""
-    return y if reference.loss == "logistic" else reference.encoding.encode_target(y)
+    return reference.encoding.encode_target(y) if reference.regression else y
 
 
 def _add(
-    reference: Reference, X: Matrix, y: Vector, s: Vector, outside: npt.NDArray[Any], unknown: npt.NDArray[Any]
+    reference: Reference,
+    X: Matrix,
+    y: Vector,
+    sign: Vector,
+    outside: npt.NDArray[Any],
+    unknown: npt.NDArray[Any],
+    weight: Vector | None = None,
 ) -> Sums:
     """Σ of the terms of a block of encoded rows."""
-    z_q = X @ reference.w0.T.astype(float)
+    s = sign * _weight(reference, y, weight)
+    z = _scores(reference, X)
+    counts = [sign.sum(), sign @ outside, sign @ unknown, 0.0]
+    if reference.labels:
+        counts[3:] = [sign @ (y < 0), *(sign @ (y == k) for k in range(len(reference.labels)))]
+    if reference.labels and reference.together:
+        p, pairs = classes.slopes(z)
+        yes = y[:, None] == np.arange(len(reference.labels))
+        g = [(X.T @ ((p - P_UNIT * yes) * s[:, None])).T.ravel()]
+        H = [classes.arranged(len(reference.labels), {pair: _weighted(X.T, c * s) for pair, c in pairs.items()})]
+        return Sums(_whole(counts), _whole(g), _whole(H))
     g, H = [], []
-    for k in range(reference.classes):
-        yes = y == k if reference.classes > 1 else y > 0
-        u, c = _terms(reference, z_q[:, k], yes if reference.loss == "logistic" else y)
+    for k in range(len(z.T)):
+        yes = y == k if reference.labels else y > 0
+        u, c = _terms(reference, z[:, k], y if reference.regression else yes)
         g.append(X.T @ (u * s))
         H.append(_weighted(X.T, c * s))
-    squares = 0.0 if reference.loss == "logistic" else s @ (y * y)
-    return Sums(_whole([s.sum(), s @ outside, s @ unknown, squares]), _whole(g), _whole(H))
+    if reference.regression:
+        counts[3] = s @ (y * y)
+    return Sums(_whole(counts), _whole(g), _whole(H))
 
 
 def _weighted(columns: Matrix, weight: Vector) -> Matrix:
@@ -255,10 +332,9 @@ def _whole(parts: Sequence[Any]) -> Integers:
     return np.array(parts, float).astype(np.int64)
 
 
-def _terms(reference: Reference, z_q: Vector, y: npt.NDArray[Any]) -> tuple[Vector, Vector]:
+def _terms(reference: Reference, z: Vector, y: npt.NDArray[Any]) -> tuple[Vector, Vector]:
     """ℓ' and ℓ'' of every row at w0, as integers."""
-    z = np.floor(z_q / 2**reference.h)  # z_q >> h
-    if reference.loss == "logistic":
+    if not reference.regression:
         place = np.clip(z, -TABLE_HALF, TABLE_HALF).astype(np.intp) + TABLE_HALF
         return TABLE_P[place] - P_UNIT * y, TABLE_C[place]
     u = np.clip(z - y, -LARGEST, LARGEST)
@@ -268,22 +344,42 @@ def _terms(reference: Reference, z_q: Vector, y: npt.NDArray[Any]) -> tuple[Vect
     return c * u, c
 
 
-def gradients(reference: Reference, x: Matrix, y: Vector, c: Texts = ()) -> Integers:
+def _scores(reference: Reference, X: Matrix) -> Matrix:
+    """z_q >> h, one column per class."""
+    z: Matrix = np.floor(X @ reference.w0.T.astype(float) / 2**reference.h)
+    return z
+
+
+def _weight(reference: Reference, y: Vector, weight: Vector | None) -> Vector | float:
+    """s of every row; a row whose class has no place counts, and adds nothing else."""
+    there: Vector | float = (y >= 0.0).astype(float) if reference.labels else 1.0
+    if not reference.weighted:
+        return there
+    return there * whole_weights(weight, y, reference.class_weights, has_labels=bool(reference.labels))
+
+
+def gradients(reference: Reference, x: Matrix, y: Vector, c: Texts = (), weight: Vector | None = None) -> Integers:
     """Return every row's own part of g, of the first class: by it a row is found that was added once too often."""
     parts = [np.zeros((0, reference.d), np.int64)]
-    for X, target, *_ in _encoded(reference, x, y, c):
-        yes = target == 0 if reference.classes > 1 else target > 0
-        z_q = X @ reference.w0[0].astype(float)
-        u, _ = _terms(reference, z_q, yes if reference.loss == "logistic" else target)
-        parts.append((X * u[:, None]).astype(np.int64))
+    for X, target, _, _, _, some in _encoded(reference, x, y, c, weight=weight):
+        z = _scores(reference, X)
+        yes = target == 0 if reference.labels else target > 0
+        if reference.labels and reference.together:
+            u = classes.slopes(z)[0][:, 0] - P_UNIT * yes
+        else:
+            u, _ = _terms(reference, z[:, 0], target if reference.regression else yes)
+        parts.append((X * (u * _weight(reference, target, some))[:, None]).astype(np.int64))
     return np.concatenate(parts)
 
 
-def units(loss: str) -> tuple[float, float]:
+def units(reference: Reference) -> tuple[float, float]:
     """What g and H are counted in."""
-    if loss == "logistic":
-        return P_UNIT * UNIT, C_UNIT * UNIT**2
-    return (UNIT**2, UNIT**2) if loss == "squared" else (HUBER_UNIT * UNIT**2, HUBER_UNIT * UNIT**2)
+    weight = WEIGHT_UNIT if reference.weighted else 1
+    g, H = {
+        "squared": (UNIT**2, UNIT**2),
+        "huber": (HUBER_UNIT * UNIT**2, HUBER_UNIT * UNIT**2),
+    }.get(reference.loss, (P_UNIT * UNIT, C_UNIT * UNIT**2))
+    return float(weight * g), float(weight * H)
 
 
 def penalties(d: int, ridge: float) -> Vector:
@@ -303,17 +399,19 @@ def solve(reference: Reference, total: Sums, ridge: float = RIDGE, reach: float 
     Λ is diagonal: the ridge, and next to nothing for the intercept, which says how often there is a yes. With the ridge
     on it too a rare yes was foretold too often: 1.5 % of 1,000 customers, log loss .090 instead of .072 (EXACT.md, 7).
     """
-    g_unit, H_unit = units(reference.loss)
-    w0 = reference.w0 * 2.0**-reference.h
+    g_unit, H_unit = units(reference)
     penalty = penalties(reference.d, ridge)
+    _, matrices, width = reference.shape
+    w0 = (reference.w0 * 2.0**-reference.h).reshape(matrices, width)
+    penalty = np.tile(penalty, width // reference.d)
     w = np.empty_like(w0)
-    for k in range(reference.classes):
+    for k in range(matrices):
         A = total.H[k] / H_unit
         A[np.diag_indices_from(A)] += penalty
         w[k] = w0[k] - np.linalg.solve(A, total.g[k] / g_unit + penalty * w0[k])
-    if reference.loss == "logistic":
+    if not reference.regression:
         w = w0 + (w - w0) * np.minimum(1.0, reach / np.maximum(moved(reference, total, w), 1e-300))[:, None]
-    return w
+    return w.reshape(reference.w0.shape)
 
 
 def refer(
@@ -321,8 +419,10 @@ def refer(
     y: Vector,
     c: Texts = (),
     *,
+    weight: Vector | None = None,
     loss: str = "logistic",
-    classes: int = 1,
+    labels: Sequence[str] = (),
+    balance: bool = False,
     curves: int = 0,
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
@@ -332,20 +432,37 @@ def refer(
         w = 0; repeat: w = round(solve(sums(w, R)), 2^−12);  w0 = round(w, 2^−h)
         2^−h ≈ ¼·√12/rms‖x‖: rounding moves a score by about ¼
 
-    A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares with weights from
-    the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
+    With `labels` y is the place of a row's class among them. With `balance` the classes' weights are chosen so that
+    each counts alike. A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares
+    with weights from the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
     """
-    encoding = fit(x, c, y, regression=loss != "logistic", curves=curves, declared=declared)
-    start = begin(encoding, loss=loss, classes=classes, clip=clip)
-    encoded = list(_encoded(start, x, y, c))
+    encoding = fit(x, c, y, regression=loss in ("squared", "huber"), curves=curves, declared=declared)
+    start = begin(
+        encoding,
+        loss=loss,
+        labels=labels,
+        clip=clip,
+        weighted=weight is not None or balance,
+        class_weights=balanced(y if labels else y > 0, len(labels) or 2) if balance else (),
+    )
+    encoded = list(_encoded(start, x, y, c, weight=weight))
     return settle(start, lambda reference: _total(reference, encoded))
 
 
-def begin(encoding: Encoding, *, loss: str, classes: int = 1, clip: float = 1.0) -> Reference:
+def begin(
+    encoding: Encoding,
+    *,
+    loss: str,
+    labels: Sequence[str] = (),
+    clip: float = 1.0,
+    weighted: bool = False,
+    class_weights: tuple[int, ...] = (),
+) -> Reference:
     """Return the constants before there are reference weights: w0 = 0."""
-    zero = np.zeros((classes, encoding.d), np.int64)
+    zero = np.zeros((len(labels) or 1, encoding.d), np.int64)
     cut = int(np.floor(min(clip, LARGEST_CLIP) * UNIT + 0.5)) if loss == "huber" else 0
-    return Reference(encoding, loss, zero, FINE, clip=cut)
+    kind = Reference(encoding, loss, zero, FINE, clip=cut, labels=tuple(labels))
+    return replace(kind, weighted=weighted, class_weights=class_weights)
 
 
 def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
@@ -353,14 +470,16 @@ def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
 
     `total` adds the reference rows up under the constants that it is given.
     """
-    at_zero = total(replace(start, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
+    at_zero = total(begin(start.encoding, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
     n = at_zero.n
     start = replace(start, outside=share(at_zero.outside, n), unknown=share(at_zero.unknown, n))
     if start.loss == "squared":
         return replace(start, h=0)
     w = start
     for _ in range(STEPS):
-        step = np.floor(solve(w, total(w), reach=np.inf) * 2.0**FINE + 0.5).astype(np.int64)
+        # Newton's whole step of several classes, from far away, may lead further away: with seven of CoverType it did.
+        reach = REACH if w.labels and w.together else np.inf
+        step = np.floor(solve(w, total(w), reach=reach) * 2.0**FINE + 0.5).astype(np.int64)
         if np.array_equal(step, w.w0):
             break
         w = replace(w, w0=step)
@@ -376,7 +495,7 @@ def grid(squares: int, n: int) -> int:
 
 def effective_dimension(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
     """d_eff = tr H(H + Λ)⁻¹, the largest of the classes': what a fitted model loses is about d_eff/(2n)."""
-    _, H_unit = units(reference.loss)
+    _, H_unit = units(reference)
     spectra = np.linalg.eigvalsh(total.H / H_unit).clip(min=0.0)
     return float((spectra / (spectra + ridge)).sum(axis=-1).max())
 
@@ -385,19 +504,20 @@ def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) 
     """Predictions open once d_eff/(2n) ≤ γ."""
     if total.n <= 0:
         return False
-    most = reference.d
+    most = reference.shape[2]
     return most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma
 
 
 def moved(reference: Reference, total: Sums, w: Matrix) -> Vector:
-    """√((w − w0)ᵀH(w − w0)/H₀₀) of every class: by how much the model moves scores from those of its reference.
+    """√((w − w0)ᵀH(w − w0)/H₀₀) of every matrix: by how much the model moves scores from those of its reference.
 
-    H₀₀ = Σc, the intercept's, so this is a mean over rows, each counted by its curvature, whatever the share of yes.
+    H₀₀ = Σc, the intercept's (of all classes that are solved together), so this is a mean over rows, each counted by its
+    curvature, whatever the share of yes.
     """
-    away = w - reference.w0 * 2.0**-reference.h
+    away = w.reshape(total.g.shape) - (reference.w0 * 2.0**-reference.h).reshape(total.g.shape)
     squares = np.einsum("ki,kij,kj->k", away, total.H.astype(float), away)
-    found: Vector = np.sqrt(np.maximum(squares, 0.0) / np.maximum(total.H[:, 0, 0], 1))
-    return found
+    intercepts = np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum(axis=1)
+    return np.sqrt(np.maximum(squares, 0.0) / np.maximum(intercepts, 1))
 
 
 MOST_OUTSIDE: Final = 0.01
@@ -416,18 +536,35 @@ def share(rows: int, of: int) -> int:
     return (2 * SHARES * rows + of + 2 * of - 1) // (2 * of)
 
 
-def outgrown(reference: Reference, total: Sums, w: Matrix, *, rows_then: int, left: int, rows: int) -> str | None:
+def outgrown(
+    reference: Reference,
+    total: Sums,
+    w: Matrix,
+    *,
+    rows_then: int,
+    left: int,
+    rows: int,
+    others_then: int = 0,
+    declared: bool = False,
+) -> str | None:
     """Say why the constants no longer fit, or None (EXACT.md, 3).
 
     `rows_then`: rows at the last refresh; `left` of `rows` reference rows are still there. New rows are judged by how
     many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect. How
-    many are new is told by the reference rows too: of the rows of then, as large a share has gone as of them.
+    many are new is told by the reference rows too: of the rows of then, as large a share has gone as of them. A class
+    keeps its place as long as it has 5 rows; rows of classes without one are looked at when they have become 5, and
+    then whenever they have doubled (`others_then`: how many there were at the last refresh). Declared classes stay.
     """
     new = total.n - rows_then * left // max(rows, 1)
     enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time
     expected_outside, expected_unknown = (part * total.n / SHARES for part in (reference.outside, reference.unknown))
-    far = reference.loss == "logistic" and enough and moved(reference, total, w).max() > FAR
+    far = not reference.regression and enough and moved(reference, total, w).max() > FAR
+    several, others = bool(reference.labels) and not declared, total.fourth
     reasons = {
+        "a class has too few rows left": several and bool((total.of_class < RAREST).any()),
+        "there are rows of a new class": (
+            several and len(reference.labels) < classes.MOST and others >= max(RAREST, 2 * others_then)
+        ),
         "the table has doubled": total.n >= 2 * rows_then,
         "half of the reference rows are gone": 2 * left < rows,
         "new rows have numbers beyond the clamp": enough and total.outside - expected_outside > MOST_OUTSIDE * new,
@@ -439,11 +576,14 @@ def outgrown(reference: Reference, total: Sums, w: Matrix, *, rows_then: int, le
 
 def predict(reference: Reference, w: Matrix, x: Matrix, c: Texts = ()) -> Matrix:
     """Return what is served: probabilities of one class or of all, or values; encoded exactly as learned rows are."""
-    z = np.empty((len(x), reference.classes))
-    for block in _blocks(len(x), reference.d):
+    z = np.empty((len(x), len(w)))
+    for block in _blocks(len(x), reference):
         z[block] = reference.encoding.encode(x[block], c[block] if len(c) else ())[0] @ (w.T / UNIT)
-    if reference.loss != "logistic":
+    if reference.regression:
         target = reference.encoding.target
         return z * target.scale + target.centre
-    p = np.exp(-np.logaddexp(0.0, -z))
-    return p if reference.classes == 1 else p / p.sum(axis=1, keepdims=True)
+    if reference.labels and reference.together:
+        p: Matrix = np.exp(z - z.max(axis=1, keepdims=True))
+    else:
+        p = np.exp(-np.logaddexp(0.0, -z))
+    return p / p.sum(axis=1, keepdims=True) if reference.labels else p

@@ -23,10 +23,18 @@ Rows may be dicts, with numbers and texts:
 ...     pair.learn_one({"age": 20 + i % 50, "plan": "pro" if i % 3 else "basic"}, i % 3 == 0)
 >>> pair.predict_one({"age": 30, "plan": "basic"}) > 0.9
 True
+
+Several classes, of whatever kind, and weights:
+
+>>> pair = ExactPair(loss="classes", weighted=True)
+>>> pair.learn_many(x, np.select([x[:, 0] > 1, x[:, 0] < -1], ["high", "low"], "middle"), weights=np.ones(3000))
+>>> pair.predict_one([3.0, 0.0]), max(pair.predict_proba_one([0.0, 0.0]).items(), key=lambda item: item[1])[0]
+('high', 'middle')
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -34,13 +42,14 @@ from typing import Any, Final
 import numpy as np
 
 from ..errors import InvalidRow, ModelNotReady
-from . import exact
+from . import exact, payload
 from .encode import Matrix, Texts, Vector, curves_for
 from .exact import Reference, Sums
 from .exact_parameters import ExactParameters
 from .kept import Kept
 from .memory_pair import MemoryPair
-from .rows import Row, Shape, label, sample, value
+from .payload import Learnable
+from .rows import Row, Shape, class_name, label, sample, value, weight
 
 _WAIT: Final = 1_024  # single rows that wait to be added up together; nobody can tell, since addition commutes
 
@@ -57,13 +66,20 @@ class ExactPair(MemoryPair):
         parameters: ExactParameters | None = None,
         *,
         categories: list[list[str] | None] | None = None,
+        classes: Sequence[Any] | None = None,
         rows: Rows | None = None,
         **options: Any,
     ) -> None:
-        """Take the parameters as an object or as keywords; `categories` has one entry per text feature."""
+        """Take the parameters as an object or as keywords; `categories` has one entry per text feature.
+
+        Of several classes, those that are named in `classes` have a place whether they have rows or not; without it,
+        those with at least 5 rows.
+        """
         self.parameters = parameters if parameters is not None else ExactParameters.of(options)
         self.categories = categories or []
+        self._declared = tuple(sorted(map(class_name, classes))) if classes is not None else None
         self._rows = rows
+        self._several = self.parameters.loss == "classes"
         self._target = label if self.parameters.loss == "logistic" else value
         self._forget_everything()
 
@@ -76,39 +92,45 @@ class ExactPair(MemoryPair):
         self._weights: Matrix | None = None
         self._kept = Kept()
         self.rows_then = 0  # rows at the last refresh
+        self.others_then = 0  # and rows of a class without a place
         self._stale = False  # without the unlearned reference rows the constants are others
         self._waiting: list[tuple[Row, int]] = []
 
     # -- one row at a time ---------------------------------------------------------------------------------------
 
-    def learn_one(self, x: Any, y: Any, c: Sequence[str | None] = ()) -> None:
+    def learn_one(self, x: Any, y: Any, c: Sequence[str | None] = (), weight: float = 1.0) -> None:
         """Learn one row."""
         shape = self._shape_for(x, c)
-        row = shape.row(x, c, self._target(y))
+        row = self._row(shape, x, y, c, weight)
         self._adopt(shape)
         self.n += 1
         self._kept.add((row,))
         self._wait(row, 1)
 
-    def unlearn_one(self, x: Any, y: Any, c: Sequence[str | None] = ()) -> None:
+    def unlearn_one(self, x: Any, y: Any, c: Sequence[str | None] = (), weight: float = 1.0) -> None:
         """Forget one row that was learned: whatever is asked of the pair from now on does not know it."""
-        row = self._learned_shape().row(x, c, self._target(y))
+        row = self._row(self._learned_shape(), x, y, c, weight)
         self._kept.take(row)
         self.n -= 1
         self._wait(row, -1)
 
-    def predict_one(self, x: Any, c: Sequence[str | None] = ()) -> float:
-        """Return the probability of yes (logistic) or the value (regression)."""
-        return float(self.predict_many([x], [c] if len(c) else ())[0])
+    def predict_one(self, x: Any, c: Sequence[str | None] = ()) -> Any:
+        """Return the probability of yes (logistic), the value (regression) or the likeliest class (classes)."""
+        return self.predict_many([x], [c] if len(c) else ())[0]
+
+    def predict_proba_one(self, x: Any, c: Sequence[str | None] = ()) -> dict[Any, float]:
+        """Return the probability of every class."""
+        p = self.predict_proba_many([x], [c] if len(c) else ())
+        return dict(zip(self.classes, p[0].tolist(), strict=True))
 
     # -- many rows -----------------------------------------------------------------------------------------------
 
-    def learn_many(self, x: Any, y: Any, c: Texts = ()) -> None:
+    def learn_many(self, x: Any, y: Any, c: Texts = (), weights: Any = None) -> None:
         """Learn rows; the same result as one by one, but for the moment at which the reference is chosen."""
         self.flush()
         if not len(x):
             return
-        rows = self._checked(x, y, c)
+        rows = self._checked(x, y, c, weights)
         self.n += len(rows[0])
         if self._kept.others is not None:
             if self.n > exact.REFERENCE_ROWS:  # too many to keep, and the last time that all are at hand
@@ -118,12 +140,12 @@ class ExactPair(MemoryPair):
         self._add(*rows, 1.0)
         self._settle()
 
-    def unlearn_many(self, x: Any, y: Any, c: Texts = ()) -> None:
+    def unlearn_many(self, x: Any, y: Any, c: Texts = (), weights: Any = None) -> None:
         """Forget rows that were learned: all of them, or none if one was not."""
         self.flush()
         if not len(x):
             return
-        rows = self._checked(x, y, c)
+        rows = self._checked(x, y, c, weights)
         packed = self._learned_shape().rows(*rows)
         if self._kept.lacks(packed):
             raise InvalidRow("one of these rows was never learned.", remedy="Nothing has been forgotten.")
@@ -133,15 +155,35 @@ class ExactPair(MemoryPair):
         self._add(*rows, -1.0)
         self._settle()
 
-    def predict_many(self, x: Any, c: Texts = ()) -> Vector:
+    def predict_many(self, x: Any, c: Texts = ()) -> Any:
         """Predict rows in order, encoded as learned rows are."""
+        p = self._predicted(x, c)
+        if self._several:
+            names = self.classes
+            return [names[k] for k in p.argmax(axis=1).tolist()]
+        return p[:, 0]
+
+    def predict_proba_many(self, x: Any, c: Texts = ()) -> Matrix:
+        """Return the probabilities of the `classes`, one row per row."""
+        p = self._predicted(x, c)
+        return p if self._several else np.column_stack([1.0 - p[:, 0], p[:, 0]])
+
+    @property
+    def classes(self) -> list[Any]:
+        """The classes that are predicted."""
+        return [json.loads(name) for name in self._calibrated().labels] if self._several else [False, True]
+
+    def _predicted(self, x: Any, c: Texts) -> Matrix:
         if not self.ready:
             raise ModelNotReady(
                 f"{self.n} rows learned, {self.parameters.calibration_rows} needed to calibrate.",
                 remedy="Learn more rows, or allow a larger gamma.",
             )
-        x, _, c = self._checked(x, [0] * len(x), c)
-        return exact.predict(self._calibrated(), self.weights, x, c)[:, 0]
+        shape = self._learned_shape()
+        if len(c) not in (0, len(x)):
+            raise InvalidRow(f"{len(x)} rows and {len(c)} texts do not match.")
+        numbers, texts = shape.bare(x, c)
+        return exact.predict(self._calibrated(), self.weights, numbers, texts)
 
     # -- what is known -------------------------------------------------------------------------------------------
 
@@ -176,16 +218,19 @@ class ExactPair(MemoryPair):
         return self._needed
 
     def reference_rows(self) -> tuple[Matrix, Vector, Texts]:
-        """Return the reference rows that are still there."""
+        """Return the reference rows that are still there; last among numbers and texts the weight and the class."""
         self.flush()
+        return self._reference_rows()
+
+    def _reference_rows(self) -> tuple[Matrix, Vector, Texts]:
         return self._learned_shape().arrays(list(self._kept.reference.elements()))
 
-    def verify(self, x: Any, y: Any, c: Texts = ()) -> bool:
+    def verify(self, x: Any, y: Any, c: Texts = (), weights: Any = None) -> bool:
         """Compute the state anew from all rows that are there, and compare every bit."""
         self.flush()
         if self.reference is None:
             return len(x) == self.n
-        total = exact.sums(self.reference, *self._checked(x, y, c))
+        total = self._sums(*self._checked(x, y, c, weights))
         return total.to_bytes() == self.sums.to_bytes() and self._same_constants()
 
     # -- refreshes -----------------------------------------------------------------------------------------------
@@ -198,18 +243,24 @@ class ExactPair(MemoryPair):
             self._add(*rows, np.array([float(sign) for _, sign in waiting]))
             self._settle()
 
-    def refresh(self, x: Any, y: Any, c: Texts = ()) -> None:
+    def refresh(self, x: Any, y: Any, c: Texts = (), weights: Any = None) -> None:
         """Choose the reference again; these are all rows that are there."""
         self.flush()
         if len(x) < self.parameters.calibration_rows:
             raise InvalidRow(f"{len(x)} rows of {self.parameters.calibration_rows} for a calibration.")
-        self._refresh(*self._checked(x, y, c))
+        self._refresh(*self._checked(x, y, c, weights))
 
     def _refresh(self, x: Matrix, y: Vector, c: Texts) -> None:
         places = sample(x, y, c, exact.REFERENCE_ROWS)
         chosen = (x[places], y[places], [c[i] for i in places.tolist()] if len(c) else ())
-        self.reference = self._refer(*chosen)
-        self._total, self._weights = exact.sums(self.reference, x, y, c), None
+        labels = (self._declared or payload.chosen(c)) if self._several else None
+        if labels == ():  # no class has the 5 rows that it needs; all rows wait, as before the first calibration
+            self._kept = Kept(others=self._learned_shape().rows(x, y, c))
+            self.reference, self._total, self.n = None, None, len(x)
+            return
+        self.reference = self._refer(*chosen, labels)
+        self._total, self._weights = self._sums(x, y, c), None
+        self.others_then = self._total.fourth if self._several else 0
         self._kept = Kept(self._learned_shape().rows(*chosen), () if len(places) == len(x) else None)
         self.n = self.rows_then = len(x)
         self._stale, self._needed = False, None
@@ -239,7 +290,14 @@ class ExactPair(MemoryPair):
             return "there are too many rows to keep them all"
         left = self._kept.reference.total()
         return exact.outgrown(
-            self._calibrated(), self.sums, self.weights, rows_then=self.rows_then, left=left, rows=self._kept.chosen
+            self._calibrated(),
+            self.sums,
+            self.weights,
+            rows_then=self.rows_then,
+            left=left,
+            rows=self._kept.chosen,
+            others_then=self.others_then,
+            declared=self._declared is not None,
         )
 
     def _try_to_refresh(self) -> None:
@@ -255,13 +313,23 @@ class ExactPair(MemoryPair):
     def _same_constants(self) -> bool:
         if not self._kept.reference:
             return False
-        now = self._refer(*self.reference_rows())
+        now = self._refer(*self._reference_rows(), self._calibrated().labels if self._several else None)
         return now.to_bytes() == self._calibrated().to_bytes()
 
-    def _refer(self, x: Matrix, y: Vector, c: Texts) -> Reference:
-        p = self.parameters
-        curves = curves_for(x.shape[1]) if p.curves is None else p.curves
-        return exact.refer(x, y, c, loss=p.loss, curves=curves, clip=p.clip, declared=self.categories)
+    def _refer(self, x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] | None) -> Reference:
+        p, rows = self.parameters, self._learnable(x, y, c, labels)
+        return exact.refer(
+            rows.x,
+            rows.y,
+            rows.c,
+            weight=rows.weight,
+            loss=p.loss,
+            labels=labels or (),
+            balance=p.class_weight == "balanced",
+            curves=curves_for(rows.x.shape[1]) if p.curves is None else p.curves,
+            clip=p.clip,
+            declared=self.categories,
+        )
 
     # -- saving and loading ----------------------------------------------------------------------------------------
 
@@ -271,11 +339,13 @@ class ExactPair(MemoryPair):
         return {
             "parameters": asdict(self.parameters),
             "categories": self.categories,
+            "classes": None if self._declared is None else [json.loads(name) for name in self._declared],
             "shape": self._shape.to_json() if self._shape else None,
             "reference": self.reference.to_json() if self.reference else None,
             "sums": self._total.to_bytes() if self._total else None,
             "kept": self._kept.to_json(),
             "rows_then": self.rows_then,
+            "others_then": self.others_then,
             "stale": self._stale,
             "refresh_needed": self._needed,
         }
@@ -283,15 +353,17 @@ class ExactPair(MemoryPair):
     @classmethod
     def from_state(cls, saved: Mapping[str, Any], rows: Rows | None = None) -> ExactPair:
         """Rebuild what `state` returned; the function `rows` is not part of it."""
-        pair = cls(ExactParameters(**saved["parameters"]), categories=saved["categories"], rows=rows)
+        named = {"categories": saved["categories"], "classes": saved.get("classes")}
+        pair = cls(ExactParameters(**saved["parameters"]), rows=rows, **named)
         if saved["shape"] is not None:
             pair._shape = Shape(**saved["shape"])
         pair._kept = Kept.from_json(saved["kept"])
         pair.rows_then, pair._stale, pair._needed = saved["rows_then"], saved["stale"], saved["refresh_needed"]
+        pair.others_then = saved.get("others_then", 0)
         pair.n = len(pair._kept.all())
         if saved["reference"] is not None:
             pair.reference = Reference.from_json(saved["reference"])
-            pair._total = Sums.from_bytes(saved["sums"], pair.reference.classes, pair.reference.d)
+            pair._total = Sums.from_bytes(saved["sums"], *pair.reference.shape)
             pair.n = pair._total.n
         return pair
 
@@ -312,24 +384,46 @@ class ExactPair(MemoryPair):
 
     def _add(self, x: Matrix, y: Vector, c: Texts, sign: Any) -> None:
         if self.reference is not None and self._total is not None:
-            part = exact.sums(self.reference, x, y, c, np.broadcast_to(np.asarray(sign, float), len(x)))
+            part = self._sums(x, y, c, np.broadcast_to(np.asarray(sign, float), len(x)))
             self._total, self._weights = self._total + part, None
+
+    def _sums(self, x: Matrix, y: Vector, c: Texts, sign: Vector | None = None) -> Sums:
+        reference = self._calibrated()
+        rows = self._learnable(x, y, c, reference.labels)
+        return exact.sums(reference, rows.x, rows.y, rows.c, sign, rows.weight)
+
+    def _learnable(self, x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] | None) -> Learnable:
+        weighted = self.parameters.weighted
+        return payload.separated(x, y, c, weighted=weighted, labels=labels if self._several else None)
+
+    def _row(self, shape: Shape, x: Any, y: Any, c: Sequence[str | None], given: float) -> Row:
+        heavy = weight(given) if self.parameters.weighted else 1.0
+        if self._several:
+            return shape.row(x, c, 1.0, heavy, class_name(y))
+        return shape.row(x, c, self._target(y), heavy)
 
     def _all(self) -> tuple[Matrix, Vector, Texts]:
         """Return all rows, as long as they are kept."""
         return self._learned_shape().arrays(self._kept.all())
 
-    def _checked(self, x: Any, y: Any, c: Texts = ()) -> tuple[Matrix, Vector, Texts]:
+    def _checked(self, x: Any, y: Any, c: Texts = (), weights: Any = None) -> tuple[Matrix, Vector, Texts]:
         """Return rows as arrays, or say what is wrong with the first bad one."""
         if not len(x) == len(y) or len(c) not in (0, len(x)):
             raise InvalidRow(f"{len(x)} rows, {len(y)} targets and {len(c)} texts do not match.")
+        if weights is not None and (not self.parameters.weighted or len(weights) != len(x)):
+            remedy = "Give one for each row" if self.parameters.weighted else "Say weighted=True"
+            raise InvalidRow(f"{len(weights)} weights for {len(x)} rows.", remedy=f"{remedy}.")
         shape = self._shape
         if self.reference is None:
             for one, texts in zip(x, c if len(c) else [()] * len(x), strict=True):
                 shape = self._shape_for(one, texts, shape)
         if shape is None:
             raise InvalidRow("nothing has been learned, so there is nothing to unlearn.")
-        rows = shape.checked(x, y, c, self._target)
+        names = [class_name(one) for one in y] if self._several else []
+        heavy = None
+        if self.parameters.weighted:
+            heavy = np.array([weight(one) for one in ([1.0] * len(x) if weights is None else weights)])
+        rows = shape.checked(x, y, c, self._target, heavy, names)
         self._adopt(shape)
         return rows
 
@@ -337,7 +431,8 @@ class ExactPair(MemoryPair):
         """Return the shape of the rows; until the first calibration it may widen."""
         shape = shape or self._shape
         if shape is None:
-            return Shape.of(x, c, allow_missing=self.parameters.on_null == "impute")
+            payload = "weight" * self.parameters.weighted + " class" * self._several
+            return Shape.of(x, c, allow_missing=self.parameters.on_null == "impute", payload=payload)
         return shape if self.reference is not None else shape.widened(x)
 
     def _adopt(self, shape: Shape) -> None:

@@ -25,6 +25,8 @@ class ExactParameters:
     calibration_rows: int = 500
     on_null: str = "impute"
     unlearner: str = "exact"
+    weighted: bool = False
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -37,11 +39,18 @@ class ExactParameters:
             given = getattr(self, name)
             if (given is not None or name != "curves") and (not isinstance(given, int) or given < least):
                 raise InvalidParameter(f"{name} is {given}.", remedy=f"Give a whole number of at least {least}.")
-        choices = {"loss": ("logistic", "squared", "huber"), "on_null": ("skip", "impute"), "unlearner": ("exact",)}
+        choices: dict[str, tuple[Any, ...]] = {
+            "loss": ("logistic", "squared", "huber", "classes"),
+            "on_null": ("skip", "impute"),
+            "unlearner": ("exact",),
+            "class_weight": (None, "balanced"),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                remedy = f"Choose one of {', '.join(allowed)}."
+                remedy = f"Choose one of {', '.join(map(str, allowed))}."
                 raise InvalidParameter(f"{name} is {getattr(self, name)!r}.", remedy=remedy)
+        if self.class_weight is not None and self.loss in ("squared", "huber"):
+            raise InvalidParameter("class_weight belongs to classes.", remedy="Leave it out for a regression.")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> ExactParameters:

@@ -8,6 +8,7 @@ label is 0 or 1 however it was written.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -33,8 +34,11 @@ _TEXTS: Final = frozenset({str, type(None)})
 class Shape:
     """Which numbers and texts a row has: how many, or by which names where rows are dicts."""
 
-    def __init__(self, numbers: int | list[str], texts: int | list[str], *, allow_missing: bool = True) -> None:
-        """Take how many there are, or their names in order."""
+    def __init__(
+        self, numbers: int | list[str], texts: int | list[str], *, allow_missing: bool = True, payload: str = ""
+    ) -> None:
+        """Take how many there are, or their names in order; `payload` says what comes after them (`Payload`)."""
+        self.payload = payload
         self.numbers = numbers if isinstance(numbers, int) else len(numbers)
         self.texts = texts if isinstance(texts, int) else len(texts)
         self.names = (numbers, texts) if isinstance(numbers, list) and isinstance(texts, list) else None
@@ -42,13 +46,13 @@ class Shape:
         self._all = frozenset((*self.names[0], *self.names[1])) if self.names else frozenset()
 
     @classmethod
-    def of(cls, x: Any, c: Sequence[Any], *, allow_missing: bool) -> Shape:
+    def of(cls, x: Any, c: Sequence[Any], *, allow_missing: bool, payload: str = "") -> Shape:
         """Return the shape of a first row."""
         if not isinstance(x, Mapping):
-            return cls(len(x), len(c), allow_missing=allow_missing)
+            return cls(len(x), len(c), allow_missing=allow_missing, payload=payload)
         there = {name: value for name, value in x.items() if value is not None}
         texts = sorted(name for name, value in there.items() if isinstance(value, str))
-        return cls(sorted(there.keys() - set(texts)), texts, allow_missing=allow_missing)
+        return cls(sorted(there.keys() - set(texts)), texts, allow_missing=allow_missing, payload=payload)
 
     def widened(self, x: Any) -> Shape:
         """Return a shape that also has what is new in this row."""
@@ -58,9 +62,10 @@ class Shape:
         numbers, texts = Shape.of(new, (), allow_missing=True).names or ([], [])
         if not numbers and not texts:
             return self
-        return Shape(sorted(self.names[0] + numbers), sorted(self.names[1] + texts), allow_missing=self.allow_missing)
+        names = sorted(self.names[0] + numbers), sorted(self.names[1] + texts)
+        return Shape(*names, allow_missing=self.allow_missing, payload=self.payload)
 
-    def row(self, x: Any, c: Sequence[Any], y: float) -> Row:
+    def row(self, x: Any, c: Sequence[Any], y: float, weight: float = 1.0, label: str = "") -> Row:
         """Bring one row into the form that is kept, or say what is wrong with it."""
         numbers: Any = x
         if isinstance(x, Mapping):
@@ -78,18 +83,46 @@ class Shape:
                 raise _unusable(text, "text")
         if isinstance(numbers, list) and not _NUMBERS.issuperset(map(type, numbers)):
             numbers = [_number(value) for value in numbers]
-        return self._pack(numbers), tuple(c), y
+        packed = self._pack(numbers)
+        if "weight" in self.payload:
+            packed += np.array([weight]).tobytes()
+        return packed, (*c, label) if "class" in self.payload else tuple(c), y
 
     def rows(self, x: Any, y: Vector, c: Texts = ()) -> list[Row]:
-        """Bring rows into the form that is kept."""
+        """Bring rows that `checked` returned into the form that is kept."""
         texts: Texts = c if len(c) else [()] * len(x)
-        return [self.row(one, some, target) for one, some, target in zip(x, texts, y.tolist(), strict=True)]
+        bare = Shape(self.numbers + ("weight" in self.payload), self.texts + ("class" in self.payload))
+        return [bare.row(one, some, target) for one, some, target in zip(x, texts, y.tolist(), strict=True)]
 
-    def checked(self, x: Any, y: Any, c: Texts, target: Callable[[Any], float]) -> tuple[Matrix, Vector, Texts]:
-        """Return rows as numbers, targets and texts, or say what is wrong with the first bad one."""
-        targets = _targets(y, target)
+    def checked(
+        self, x: Any, y: Any, c: Texts, target: Callable[[Any], float], weights: Vector | None, labels: Sequence[str]
+    ) -> tuple[Matrix, Vector, Texts]:
+        """Return rows as numbers, targets and texts with their payload, or say what is wrong with the first bad one."""
+        targets = np.ones(len(x)) if labels else _targets(y, target)
+        table = self.features(x, c)
+        numbers, texts = table if table is not None else self._one_by_one(x, c)
+        if weights is not None:
+            numbers = np.column_stack([numbers, weights])
+        if labels:
+            texts = [(*row, label) for row, label in zip(texts or [()] * len(x), labels, strict=True)]
+        return numbers, targets, texts
+
+    def bare(self, x: Any, c: Texts) -> tuple[Matrix, Texts]:
+        """Return numbers and texts of rows to predict, without a payload."""
+        if not len(x):
+            return np.empty((0, self.numbers)), ()
+        return self.features(x, c) or self._one_by_one(x, c)
+
+    def _one_by_one(self, x: Any, c: Texts) -> tuple[Matrix, Texts]:
+        bare = Shape(*(self.names or (self.numbers, self.texts)), allow_missing=self.allow_missing)
+        texts: Texts = c if len(c) else [()] * len(x)
+        found = bare.arrays([bare.row(one, some, 0.0) for one, some in zip(x, texts, strict=True)])
+        return found[0], found[2]
+
+    def features(self, x: Any, c: Texts) -> tuple[Matrix, Texts] | None:
+        """Return numbers and texts of a matrix without any fault; None if each row must be looked at."""
         table = self._table(x, c)
-        return self.arrays(self.rows(x, targets, c)) if table is None else (table, targets, c if self.texts else ())
+        return None if table is None else (table, c if self.texts else ())
 
     def _table(self, x: Any, c: Texts) -> Matrix | None:
         """Return the numbers if the rows are a matrix without any fault, which needs no look at each of them."""
@@ -106,27 +139,28 @@ class Shape:
 
     def arrays(self, rows: Sequence[Row]) -> tuple[Matrix, Vector, Texts]:
         """Return rows that were kept as numbers, targets and texts."""
-        x = np.frombuffer(b"".join([row[0] for row in rows])).reshape(len(rows), self.numbers)
-        return x, np.array([row[2] for row in rows]), [row[1] for row in rows] if self.texts else ()
+        width = self.numbers + ("weight" in self.payload)
+        x = np.frombuffer(b"".join([row[0] for row in rows])).reshape(len(rows), width)
+        has_texts = self.texts or "class" in self.payload
+        return x, np.array([row[2] for row in rows]), [row[1] for row in rows] if has_texts else ()
 
     def moved(self, rows: Sequence[Row], wider: Shape) -> list[Row]:
         """Return rows of this shape in a wider one: what they do not have is missing."""
         if self.names is None or wider is self:
             return list(rows)
-        return [
-            wider.row(
-                dict(zip(self.names[0], np.frombuffer(numbers).tolist(), strict=True))
-                | dict(zip(self.names[1], texts, strict=True)),
-                (),
-                y,
-            )
-            for numbers, texts, y in rows
-        ]
+        return [self._moved(row, wider, *self.names) for row in rows]
+
+    def _moved(self, row: Row, wider: Shape, numbers: list[str], texts: list[str]) -> Row:
+        values, y = np.frombuffer(row[0]).tolist(), row[2]
+        there = dict(zip(numbers, values[: self.numbers], strict=True)) | dict(
+            zip(texts, row[1][: self.texts], strict=True)
+        )
+        return wider.row(there, (), y, values[-1] if values else 1.0, row[1][-1] or "" if row[1] else "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the arguments that make this shape."""
         numbers, texts = self.names or (self.numbers, self.texts)
-        return {"numbers": numbers, "texts": texts, "allow_missing": self.allow_missing}
+        return {"numbers": numbers, "texts": texts, "allow_missing": self.allow_missing, "payload": self.payload}
 
     def _of_dict(self, x: Mapping[str, Any]) -> tuple[list[Any], Sequence[Any]]:
         if self.names is None:
@@ -164,6 +198,26 @@ def label(y: Any) -> float:
         return _LABELS[y]
     except (KeyError, TypeError):
         raise InvalidRow(f"the label {y!r} is neither yes nor no.", remedy="Give 0 or 1, a boolean, or ±1.") from None
+
+
+def class_name(y: Any) -> str:
+    """Return the name under which a class is kept: JSON, so that 1, "1" and True are three.
+
+    >>> [class_name(y) for y in ("red", np.int64(1), True)]
+    ['"red"', '1', 'true']
+    """
+    y = y.item() if isinstance(y, np.generic) else y
+    if not isinstance(y, (str, int, float, bool)) or (isinstance(y, float) and math.isnan(y)):
+        raise InvalidRow(f"the class {y!r} is no name.", remedy="Give a text, a number or a boolean.")
+    return json.dumps(y, ensure_ascii=False)
+
+
+def weight(given: Any) -> float:
+    """Return the weight of a row."""
+    number = _number(given)
+    if not 0.0 <= number < math.inf:
+        raise InvalidRow(f"the weight is {given!r}.", remedy="Give a number of at least 0.")
+    return number + 0.0
 
 
 def value(y: Any) -> float:

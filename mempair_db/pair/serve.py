@@ -24,7 +24,7 @@ def fold(reference: Reference, w: Vector, curves: int = 0, *, imputes: bool = Tr
     Where missing values are not imputed, they have no weight, and a row that has one no margin.
     """
     encoding = reference.encoding
-    target = encoding.target if reference.loss != "logistic" else None
+    target = encoding.target if reference.regression else None
     values = dict(zip(encoding.names, w * (target.scale if target else 1.0), strict=True))
     numbers = range(len(encoding.numbers))
     knots = np.full((len(numbers), curves), np.inf)

@@ -37,21 +37,25 @@ def spread(reference: Reference, total: Sums, w: Matrix, k: int = 0, ridge: floa
 
     They do not for huber's loss, whose residuals count by weights that the sums have not kept.
     """
-    if reference.loss == "huber" or reference.d * reference.classes > WIDEST:
+    if reference.loss == "huber" or len(reference.w0) * reference.d > WIDEST:
         return None
-    g_unit, H_unit = units(reference.loss)
-    H, penalty = total.H[k] / H_unit, penalties(reference.d, ridge)
+    g_unit, H_unit = units(reference)
+    own = slice(None)
+    if reference.labels and reference.together:  # one matrix of all classes, of which each has its part
+        own, k, w = slice(k * reference.d, (k + 1) * reference.d), 0, w.reshape(1, -1)
+    H = total.H[k] / H_unit
+    penalty = np.tile(penalties(reference.d, ridge), len(H) // reference.d)
     inverse = np.linalg.inv(H + np.diag(penalty))
     shrunk = inverse * penalty  # A⁻¹Λ
     corrected = inverse + shrunk @ inverse
     variance = 1.0
     if reference.loss == "squared":
         freedom = total.n - (reference.d - float(np.trace(shrunk)))
-        squares = total.counts[3] / UNIT**2 + 2.0 * (total.g[k] / g_unit) @ w[k] + w[k] @ H @ w[k]
+        squares = total.fourth / g_unit + 2.0 * (total.g[k] / g_unit) @ w[k] + w[k] @ H @ w[k]
         if freedom <= 0:
             return None
         variance = max(float(squares), 0.0) / freedom
-    return Spread(shrunk @ w[k], variance * (corrected @ H @ corrected.T))
+    return Spread((shrunk @ w[k])[own], variance * (corrected @ H @ corrected.T)[own, own])
 
 
 def uncertainty(
@@ -62,7 +66,7 @@ def uncertainty(
     The columns: intercept, weights, knots, missing, levels.
     """
     rows: list[Vector] = []
-    for k in range(reference.classes):
+    for k in range(len(reference.w0)):
         found = spread(reference, total, w, k, ridge)
         if found is None:
             return None
@@ -75,13 +79,13 @@ def uncertainty(
 
 
 def _scale(reference: Reference) -> float:
-    return 1.0 if reference.loss == "logistic" else reference.encoding.target.scale
+    return reference.encoding.target.scale if reference.regression else 1.0
 
 
 def _folded(reference: Reference, values: Vector, curves: int, *, imputes: bool) -> Vector:
     """Fold what is linear in the weights."""
     served = fold(reference, values, curves, imputes=imputes)
-    centre = 0.0 if reference.loss == "logistic" else reference.encoding.target.centre
+    centre = reference.encoding.target.centre if reference.regression else 0.0
     missing = served["missing_weights"] if imputes else np.zeros(0)
     return np.concatenate(
         [[served["intercept"] - centre], served["weights"], served["knot_weights"], missing, served["level_weights"]]

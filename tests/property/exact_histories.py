@@ -7,6 +7,7 @@ nothing taken over from the code under test but the frozen constants.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,12 +17,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from mempair_db.pair import exact, exact_model
+from mempair_db.pair import classes, exact, exact_model
 from mempair_db.pair.encode import Encoding, curves_for
 from mempair_db.pair.exact import Reference, Sums
 from mempair_db.pair.exact_model import ExactPair
 
-Row = tuple[tuple[float, ...], float, tuple[str | None, ...]]  # numbers, target, texts
+Row = tuple[tuple[float, ...], Any, tuple[str | None, ...], float]  # numbers, target, texts, weight
 
 CALIBRATION = 12
 REFERENCE = 30
@@ -50,9 +51,29 @@ def coordinates(encoding: Encoding, row: Row) -> tuple[list[int], bool, bool]:
     return found, outside, unknown
 
 
+def heaviness(reference: Reference, place: int, weight: float) -> int:
+    """Return s, a row's weight in 16ths."""
+    if reference.labels and place < 0:
+        return 0
+    if not reference.weighted:
+        return 1
+    whole = math.floor(min(max(weight, 0.0), 16.0) * 16 + 0.5)
+    return min(256, (whole * reference.class_weights[place] + 8) >> 4) if reference.class_weights else whole
+
+
+def softmax(scores: list[int]) -> tuple[list[int], list[list[int]]]:
+    """Return p of every class, and c of every pair."""
+    e = [math.floor(math.exp(-min(max(scores) - z, 16384) / 1024) * 2**20 + 0.5) for z in scores]
+    p = [(2**15 * one + sum(e)) // (2 * sum(e)) for one in e]
+    c = [[-((a * b + 2**17) >> 18) for b in p] for a in p]
+    for k, row in enumerate(c):
+        row[k] = max(1, -sum(row[:k] + row[k + 1 :]))
+    return p, c
+
+
 def slopes(reference: Reference, z: int, y: float) -> tuple[int, int, int]:
     """Return u, c and y_q²."""
-    if reference.loss == "logistic":
+    if reference.loss in ("logistic", "classes"):
         p = 1.0 / (1.0 + math.exp(-min(max(z, -16384), 16384) / 1024))
         return math.floor(p * 2**14 + 0.5) - 2**14 * (y > 0), max(1, math.floor(p * (1 - p) * 2**10 + 0.5)), 0
     target = reference.encoding.target
@@ -66,19 +87,35 @@ def slopes(reference: Reference, z: int, y: float) -> tuple[int, int, int]:
 
 def by_definition(reference: Reference, rows: Sequence[Row]) -> bytes:
     """Return the packed sums of these rows."""
-    d = reference.d
-    counts, g = [0] * 4, [0] * d
-    H = {(i, j): 0 for i in range(d) for j in range(i, d)}
-    w0 = reference.w0[0].tolist()
+    d, labels = reference.d, reference.labels
+    together = bool(labels) and len(labels) * d <= 1024
+    matrices, width = (1, len(labels) * d) if together else (len(reference.w0), d)
+    counts, g = [0] * (4 + len(labels)), [[0] * width for _ in range(matrices)]
+    H = [{(i, j): 0 for i in range(width) for j in range(i, width)} for _ in range(matrices)]
     for row in rows:
         x, outside, unknown = coordinates(reference.encoding, row)
-        z = sum(a * b for a, b in zip(w0, x, strict=True)) >> reference.h
-        u, c, square = slopes(reference, z, row[1])
-        counts = [a + b for a, b in zip(counts, (1, outside, unknown, square), strict=True)]
-        g = [a + u * b for a, b in zip(g, x, strict=True)]
-        for i, j in H:
-            H[i, j] += c * x[i] * x[j]
-    return b"".join(value.to_bytes(8, "little", signed=True) for value in (*counts, *g, *H.values()))
+        scores = [sum(a * b for a, b in zip(w0, x, strict=True)) >> reference.h for w0 in reference.w0.tolist()]
+        name = json.dumps(row[1], ensure_ascii=False)
+        place = (labels.index(name) if name in labels else -1) if labels else int(row[1] > 0)
+        s = heaviness(reference, place, row[3])
+        counts[:3] = [a + b for a, b in zip(counts, (1, outside, unknown), strict=False)]
+        if labels:
+            counts[3 if place < 0 else 4 + place] += 1
+        if together:
+            p, c = softmax(scores)
+            slope = [s * (p[k] - 2**14 * (k == place)) * one for k in range(len(labels)) for one in x]
+            g[0] = [a + b for a, b in zip(g[0], slope, strict=True)]
+            for i, j in H[0]:
+                H[0][i, j] += s * c[i // d][j // d] * x[i % d] * x[j % d]
+            continue
+        for k, z in enumerate(scores):
+            u, c_k, square = slopes(reference, z, float(place == k) if labels else row[1])
+            counts[3] += 0 if labels else s * square
+            g[k] = [a + s * u * b for a, b in zip(g[k], x, strict=True)]
+            for i, j in H[k]:
+                H[k][i, j] += s * c_k * x[i] * x[j]
+    values = (*counts, *itertools.chain(*g), *itertools.chain(*(part.values() for part in H)))
+    return b"".join(value.to_bytes(8, "little", signed=True) for value in values)
 
 
 # ---- Histories. ----
@@ -96,14 +133,27 @@ def table(kind: str, n: int, seed: int) -> list[Row]:
         x = np.where(rng.random(x.shape) < 0.2, rng.choice(odd, x.shape), x)
         x[n // 2 :] = x[: n - n // 2]  # and rows that are there twice
         texts[n // 2 :] = texts[: n - n // 2]
-    y = rng.random(n) < 1.0 / (1.0 + np.exp(-np.nan_to_num(x[:, 0], posinf=0, neginf=0).clip(-3, 3)))
-    return [(tuple(a), float(b), c) for a, b, c in zip(x.tolist(), y.tolist(), texts, strict=True)]
+    score = np.nan_to_num(x[:, 0], posinf=0, neginf=0).clip(-3, 3)
+    y: list[Any] = (rng.random(n) < 1.0 / (1.0 + np.exp(-score))).astype(float).tolist()
+    weights = rng.choice([0.0, 0.5, 1.0, 1.03, 16.0, 99.0], n).tolist() if kind == "weights" else [1.0] * n
+    if kind == "classes":  # one of which has so few rows that it comes and goes
+        names = np.where(
+            rng.random(n) < 0.1, "rare", np.where(score > 0.3, "high", np.where(score < -0.3, "low", "middle"))
+        )
+        y = names.tolist()
+    return [(tuple(a), b, c, w) for a, b, c, w in zip(x.tolist(), y, texts, weights, strict=True)]
 
 
 def columns(rows: Sequence[Row]) -> tuple[Any, Any, Any]:
     """Return numbers, targets and texts."""
     x = np.array([row[0] for row in rows]).reshape(len(rows), 2)
     return x, np.array([row[1] for row in rows]), [row[2] for row in rows]
+
+
+def options(kind: str) -> dict[str, Any]:
+    """Return what a pair for such a table is made with."""
+    made: dict[str, dict[str, Any]] = {"weights": {"weighted": True}, "classes": {"loss": "classes"}}
+    return made.get(kind, {})
 
 
 class Player:
@@ -115,8 +165,12 @@ class Player:
         rows = self.columns if has_rows else None
         self.pair = ExactPair(calibration_rows=CALIBRATION, gamma=100.0, rows=rows, **options)
 
-    def columns(self) -> tuple[Any, Any, Any]:
-        return columns(self.there)
+    def columns(self) -> tuple[Any, ...]:
+        return self.with_weights(self.there)
+
+    def with_weights(self, rows: Sequence[Row]) -> tuple[Any, ...]:
+        weights = [row[3] for row in rows] if self.pair.parameters.weighted else None
+        return (*columns(rows), weights)
 
     def some(self, most: int) -> list[Row]:
         """Take away some of the rows that are there."""
@@ -126,34 +180,34 @@ class Player:
 
     def insert(self, rows: list[Row]) -> None:
         self.there += rows
-        for x, y, c in rows:
-            self.pair.learn_one(x, y, c)
+        for row in rows:
+            self.pair.learn_one(*row)
 
     def insert_together(self, rows: list[Row]) -> None:
         self.there += rows
         if rows:
-            self.pair.learn_many(*columns(rows))
+            self.pair.learn_many(*self.with_weights(rows))
 
     def delete(self, rows: list[Row]) -> None:
-        for x, y, c in self.some(max(1, len(rows) // 2)):
-            self.pair.unlearn_one(x, y, c)
+        for row in self.some(max(1, len(rows) // 2)):
+            self.pair.unlearn_one(*row)
 
     def delete_together(self, rows: list[Row]) -> None:
         gone = self.some(max(1, len(rows) // 2))
         if gone:
-            self.pair.unlearn_many(*columns(gone))
+            self.pair.unlearn_many(*self.with_weights(gone))
 
     def update(self, rows: list[Row]) -> None:
         old = self.some(len(rows))
-        for (x, y, c), new in zip(old, rows, strict=False):
-            self.pair.unlearn_one(x, y, c)
+        for one, new in zip(old, rows, strict=False):
+            self.pair.unlearn_one(*one)
             self.pair.learn_one(*new)
             self.there.append(new)
         self.there += old[len(rows) :]
 
     def ask(self, rows: list[Row]) -> None:
         if self.pair.ready and rows:
-            assert np.isfinite(self.pair.predict_many(*columns(rows)[::2])).all()
+            assert np.isfinite(self.pair.predict_proba_many(*columns(rows)[::2])).all()
 
     def store(self, rows: list[Row]) -> None:
         self.pair = ExactPair.from_state(self.pair.state(), rows=self.pair._rows)
@@ -172,7 +226,7 @@ class Player:
 
 ACTIONS = ("insert", "insert_together", "delete", "delete_together", "update", "ask", "store", "refresh")
 scripts = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(1, 25)), min_size=1, max_size=12)
-kinds = st.sampled_from(("numbers", "texts", "hostile"))
+kinds = st.sampled_from(("numbers", "texts", "hostile", "weights", "classes"))
 
 
 @pytest.fixture
@@ -186,16 +240,20 @@ def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def values(rows: Sequence[Row]) -> Counter[Any]:
     """Count rows by value, where NaN equals NaN."""
-    return Counter((tuple(None if math.isnan(v) else v for v in x), y, tuple(c)) for x, y, c in rows)
+    return Counter((tuple(None if math.isnan(v) else v for v in x), y, tuple(c), w) for x, y, c, w in rows)
 
 
 def reference_rows(pair: ExactPair) -> list[Row]:
     x, y, c = pair.reference_rows()
-    return [(tuple(a), b, tuple(t)) for a, b, t in zip(x.tolist(), y.tolist(), c or [()] * len(x), strict=True)]
+    weights = x[:, -1].tolist() if pair.parameters.weighted else [1.0] * len(x)
+    targets = [json.loads(str(t[-1])) for t in c] if pair.parameters.loss == "classes" else y.tolist()
+    texts = [t[:-1] for t in c] if pair.parameters.loss == "classes" else c or [()] * len(x)
+    return [(tuple(a[:2]), b, tuple(t), w) for a, b, t, w in zip(x.tolist(), targets, texts, weights, strict=True)]
 
 
 def assert_nothing_but(pair: ExactPair, there: Sequence[Row]) -> None:
     """The state is F(S, R), bit for bit, and R is made of rows that are there."""
+    pair.flush()
     assert pair.n == len(there)
     if pair.reference is None:
         kept = pair.state()["kept"]
@@ -212,8 +270,15 @@ def assert_nothing_but(pair: ExactPair, there: Sequence[Row]) -> None:
 def refer(pair: ExactPair, rows: Sequence[Row]) -> Reference:
     x, y, c = columns(rows)
     p = pair.parameters
+    labels = pair.reference.labels if pair.reference is not None else ()
+    if p.loss == "classes" and not labels:
+        labels = ('"high"', '"low"', '"middle"')
+    if labels:
+        y = classes.places(labels, [json.dumps(one, ensure_ascii=False) for one in y.tolist()])
+    weight = np.array([row[3] for row in rows]) if p.weighted else None
     curves = curves_for(x.shape[1]) if p.curves is None else p.curves
-    return exact.refer(x, y, c if c and c[0] else (), loss=p.loss, curves=curves, clip=p.clip)
+    chosen: dict[str, Any] = {"loss": p.loss, "curves": curves, "clip": p.clip, "labels": labels, "weight": weight}
+    return exact.refer(x, y, c if c and c[0] else (), balance=p.class_weight == "balanced", **chosen)
 
 
 def parts(reference: Reference, rows: Sequence[Row], cuts: Sequence[int], sign: float = 1.0) -> list[Sums]:
@@ -222,7 +287,10 @@ def parts(reference: Reference, rows: Sequence[Row], cuts: Sequence[int], sign: 
     found = []
     for begin, end in itertools.pairwise(places):
         x, y, c = columns(rows[begin:end])
-        found.append(exact.sums(reference, x, y, c, np.full(end - begin, sign)))
+        if reference.labels:
+            y = classes.places(reference.labels, [json.dumps(one) for one in y.tolist()])
+        weight = np.array([row[3] for row in rows[begin:end]]) if reference.weighted else None
+        found.append(exact.sums(reference, x, y, c, np.full(end - begin, sign), weight))
     return found
 
 

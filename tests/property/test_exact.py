@@ -23,6 +23,7 @@ from .exact_histories import (
     columns,
     few_reference_rows,
     kinds,
+    options,
     parts,
     refer,
     scripts,
@@ -41,7 +42,8 @@ LOSSES = st.sampled_from(("logistic", "squared", "huber"))
 def test_after_any_history_the_state_is_the_one_of_the_rows_left(
     script: list[tuple[str, int]], kind: str, seed: int, loss: str, curves: int, has_rows: bool
 ) -> None:
-    player = Player(seed, loss=loss, curves=curves, has_rows=has_rows)
+    kept = options(kind)
+    player = Player(seed, curves=curves, has_rows=has_rows, **{"loss": loss} | kept)
     player.play(script, table(kind, sum(size for _, size in script), seed))
     assert_nothing_but(player.pair, player.there)
 
@@ -55,7 +57,7 @@ def test_two_histories_that_end_with_the_same_rows_end_with_the_same_bytes(
     stay, passing = table(kind, 40, seed), table(kind, 40, seed + 1)
     states = []
     for order, way in enumerate((script, other)):
-        player = Player(seed + order)
+        player = Player(seed + order, **options(kind))
         player.play([("insert_together", 40)], stay if order else stay[::-1])
         player.play(way, passing)
         # When each ends with the rows that stay, in an order of its own, and chooses its reference from them
@@ -72,12 +74,12 @@ def test_two_histories_that_end_with_the_same_rows_end_with_the_same_bytes(
 @given(kinds, st.integers(0, 2**16), st.lists(st.integers(0, 60), max_size=5), st.integers(0, 60))
 def test_parts_merge_in_any_order(kind: str, seed: int, cuts: list[int], gone: int) -> None:
     rows = table(kind, 60, seed)
-    reference = refer(ExactPair(), rows[:30])
+    reference = refer(ExactPair(**options(kind)), rows[:30])
     some = parts(reference, rows, cuts) + parts(reference, rows[:gone], cuts[:2], sign=-1.0)
     np.random.default_rng(seed).shuffle(some)
-    total = exact.nothing(1, reference.d)
+    total = exact.nothing(reference)
     for part in some:
-        total += Sums.from_bytes(part.to_bytes(), 1, reference.d)
+        total += Sums.from_bytes(part.to_bytes(), *reference.shape)
     assert total.to_bytes() == by_definition(reference, rows[gone:])
 
 
@@ -85,7 +87,8 @@ def test_parts_merge_in_any_order(kind: str, seed: int, cuts: list[int], gone: i
 def test_the_order_of_the_reference_rows_changes_no_bit_of_the_constants(kind: str, seed: int) -> None:
     rows = table(kind, 60, seed)
     mixed = [rows[i] for i in np.random.default_rng(seed).permutation(60)]
-    assert refer(ExactPair(curves=2), rows).to_bytes() == refer(ExactPair(curves=2), mixed).to_bytes()
+    pair = ExactPair(curves=2, class_weight="balanced", **options(kind))
+    assert refer(pair, rows).to_bytes() == refer(pair, mixed).to_bytes()
 
 
 # ---- Each of these breaks the promise, and the check above must say so. ----
@@ -104,22 +107,22 @@ def a_term_is_forgotten_in_the_subtraction(patch: pytest.MonkeyPatch) -> None:
 def a_deletion_is_applied_twice(patch: pytest.MonkeyPatch) -> None:
     sums = exact.sums
     patch.setattr(
-        exact, "sums", lambda r, x, y, c=(), s=None: sums(r, x, y, c, s if s is None else np.where(s < 0, 2.0 * s, s))
+        exact, "sums", lambda r, x, y, c, s, w: sums(r, x, y, c, s if s is None else np.where(s < 0, 2.0 * s, s), w)
     )
 
 
 def a_deletion_is_dropped(patch: pytest.MonkeyPatch) -> None:
     sums = exact.sums
-    patch.setattr(exact, "sums", lambda r, x, y, c=(), s=None: sums(r, x, y, c, s if s is None else np.maximum(s, 0.0)))
+    patch.setattr(exact, "sums", lambda r, x, y, c, s, w: sums(r, x, y, c, s if s is None else np.maximum(s, 0.0), w))
 
 
 def an_update_subtracts_the_new_values(patch: pytest.MonkeyPatch) -> None:
     def update(self: Player, rows: list[Any]) -> None:
         old = self.some(len(rows))
-        for _, (x, y, c) in zip(old, rows, strict=False):
-            self.pair.learn_one(x, y, c)
-            self.pair.unlearn_one(x, y, c)
-            self.there.append((x, y, c))
+        for _, row in zip(old, rows, strict=False):
+            self.pair.learn_one(*row)
+            self.pair.unlearn_one(*row)
+            self.there.append(row)
         self.there += old[len(rows) :]
 
     patch.setattr(Player, "update", update)
@@ -136,9 +139,9 @@ def an_unlearned_row_stays_a_reference_row(patch: pytest.MonkeyPatch) -> None:
 def sums_are_floats(patch: pytest.MonkeyPatch) -> None:
     terms = exact._terms
 
-    def smooth(reference: Any, z_q: Any, y: Any) -> tuple[Any, Any]:
-        p = 1.0 / (1.0 + np.exp(-z_q / 2.0 ** (reference.h + 10)))
-        return exact.P_UNIT * (p - y), terms(reference, z_q, y)[1]
+    def smooth(reference: Any, z: Any, y: Any) -> tuple[Any, Any]:
+        p = 1.0 / (1.0 + np.exp(-z / 2.0**10))
+        return exact.P_UNIT * (p - y), terms(reference, z, y)[1]
 
     patch.setattr(exact, "_terms", smooth)
 

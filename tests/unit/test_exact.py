@@ -85,12 +85,12 @@ def test_sums_survive_packing() -> None:
     x, y = rows()
     reference = exact.refer(x, y)
     part = exact.sums(reference, x, y)
-    again = Sums.from_bytes(part.to_bytes(), reference.classes, reference.d)
+    again = Sums.from_bytes(part.to_bytes(), *reference.shape)
     assert again.to_bytes() == part.to_bytes()
     assert np.array_equal(again.H, again.H.transpose(0, 2, 1))
     assert Reference.from_json(reference.to_json()).to_bytes() == reference.to_bytes()
     with pytest.raises(ValueError, match="have 192 bytes, not 184"):
-        Sums.from_bytes(part.to_bytes()[8:], reference.classes, reference.d)
+        Sums.from_bytes(part.to_bytes()[8:], *reference.shape)
 
 
 # ---- Overflow. ----
@@ -172,7 +172,7 @@ def test_huber_is_not_moved_by_a_few_absurd_targets() -> None:
 def test_several_classes_share_one_state_and_their_probabilities_add_up() -> None:
     x, _ = rows()
     y = np.digitize(x[:, 3], (5.0, 9.0)).astype(float)
-    reference = exact.refer(x, y, classes=3)
+    reference = exact.refer(x, y, labels=["a", "b", "c"], loss="classes")
     total = exact.sums(reference, x, y)
     p = exact.predict(reference, exact.solve(reference, total), x)
     assert p.sum(axis=1) == pytest.approx(1.0)
@@ -186,7 +186,7 @@ def test_the_gate_opens_with_enough_rows_for_the_effective_dimension() -> None:
     reference = exact.refer(x, y)
     few, many = exact.sums(reference, x[:20], y[:20]), exact.sums(reference, x, y)
     assert exact.effective_dimension(reference, few) < exact.effective_dimension(reference, many) <= reference.d
-    assert not exact.gate(reference, exact.nothing(1, reference.d), gamma=0.1)
+    assert not exact.gate(reference, exact.nothing(reference), gamma=0.1)
     assert not exact.gate(reference, few, gamma=0.01)
     assert exact.gate(reference, many, gamma=0.1)
 
