@@ -52,7 +52,7 @@ begin
         raise exception 'there is no model %', quote_nullable(model_name)
             using errcode = 'MP101',
                   hint = coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Models are listed in mempair.model_status.');
-    elsif classifies and model.loss <> 'logistic' then
+    elsif classifies and model.loss not in ('logistic', 'classes') then
         raise exception 'model % predicts a number, which has no probability', quote_literal(model.name)
             using errcode = 'MP106', hint = 'Use mempair_predict.';
     end if;

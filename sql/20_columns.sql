@@ -46,6 +46,7 @@ begin
                       'timetz'::regtype, 'interval'::regtype) then 'time'
         when type.typtype = 'e'
             or base in ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype) then 'text'
+        when base in ('real[]'::regtype, 'float8[]'::regtype) or mempair.is_vector(base) then 'array'
     end;
 end $$;
 

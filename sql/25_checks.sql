@@ -41,8 +41,15 @@ begin
         ('on_null', quote_nullable(model.on_null), 'is ''skip'' or ''impute''', model.on_null in ('skip', 'impute')),
         ('on_exhausted', quote_nullable(model.on_exhausted), 'is ''retrain'' or ''halt''', model.on_exhausted in ('retrain', 'halt')),
         ('keep_receipts', model.keep_receipts::text, 'is a time of at least 0', model.keep_receipts >= interval '0'),
-        ('loss', quote_nullable(model.loss), 'is ''logistic'', ''squared'', ''huber'' or null',
-         coalesce(model.loss in ('logistic', 'squared', 'huber'), true)),
+        ('loss', quote_nullable(model.loss), 'is ''logistic'', ''classes'', ''squared'', ''huber'' or null',
+         coalesce(model.loss in ('logistic', 'classes', 'squared', 'huber'), true)),
+        ('loss', quote_nullable(model.loss), 'can be ''classes'' for the exact unlearner only',
+         not certified or coalesce(model.loss <> 'classes', true)),
+        ('class_weight', quote_nullable(model.class_weight), 'is ''balanced'' or null', coalesce(model.class_weight = 'balanced', true)),
+        ('class_weight', quote_nullable(model.class_weight), 'belongs to the exact unlearner', not certified or model.class_weight is null),
+        ('class_weight', quote_nullable(model.class_weight), 'belongs to classes, not to numbers',
+         model.class_weight is null or coalesce(model.loss in ('logistic', 'classes'), true)),
+        ('weight', quote_nullable(model.weight), 'belongs to the exact unlearner', not certified or model.weight is null),
         ('loss', quote_nullable(model.loss), 'cannot be ''squared'' for the unlearners symmetric and passive: use ''huber''',
          not certified or coalesce(model.loss <> 'squared', true)),
         ('categories', model.categories::text, 'is a JSON object or null', coalesce(jsonb_typeof(model.categories) = 'object', true))
@@ -140,6 +147,7 @@ language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     column_name text;
     described record;
+    part jsonb;
 begin
     model.key_columns := mempair.key_columns(model.source, key);
     foreach column_name in array model.key_columns loop
@@ -161,23 +169,38 @@ begin
     end if;
     model.numeric_features := '{}';
     model.text_features := '{}';
+    model.parts := '[]';
     foreach column_name in array model.features loop
-        select * into described from mempair.describe_column(model.source, column_name);
-        if column_name = model.target then
-            raise exception 'column % is both target and feature', quote_literal(column_name)
+        part := mempair.read_feature(model.source, column_name);
+        if part -> 'columns' ? model.target then
+            raise exception 'column % is both target and feature', quote_literal(model.target)
                 using errcode = 'MP001', hint = 'A model that sees the answer learns nothing: take it out of features.';
-        elsif column_name = any (model.numeric_features || model.text_features) then
+        elsif model.parts @> jsonb_build_array(jsonb_build_object('feature', column_name)) then
             raise exception 'feature % is named twice', quote_literal(column_name)
                 using errcode = 'MP001', hint = 'Name every feature once.';
-        elsif described.use is null then
-            raise exception 'feature % has type %, which cannot be a feature', quote_literal(column_name), described.base
-                using errcode = 'MP004', hint = 'Numbers, booleans, dates, times, text and enums can; add a generated column of such a type, stored.';
-        elsif described.use = 'text' then
-            model.text_features := model.text_features || column_name;
-        else
-            model.numeric_features := model.numeric_features || column_name;
+        end if;
+        model.parts := model.parts || part;
+        if part ->> 'as' = 'hash' then  -- the buckets are its levels, whether or not there are rows for them
+            model.categories := coalesce(model.categories, '{}') || jsonb_build_object(column_name,
+                (select jsonb_agg(i::text order by i) from generate_series(0, (part ->> 'size')::integer - 1) i));
         end if;
     end loop;
+    -- In the order in which they are captured: numbers, the numbers of arrays, texts.
+    select jsonb_agg(p.value order by p.value ->> 'as' in ('text', 'hash', 'cross'), p.value ->> 'as' = 'array', p.ordinality) into model.parts
+    from jsonb_array_elements(model.parts) with ordinality p;
+    select coalesce(array_agg(f.name order by e.place, f.place) filter (where not e.is_text), '{}'),
+           coalesce(array_agg(f.name order by e.place, f.place) filter (where e.is_text), '{}')
+    into model.numeric_features, model.text_features
+    from mempair.expressions_of(model) with ordinality e(name, expression, is_text, size, place),
+         lateral (select case when e.size is null or e.is_text then e.name else format('%s[%s]', e.name, i) end, i
+                  from generate_series(1, case when e.is_text then 1 else coalesce(e.size, 1) end) i) as f(name, place);
+    if model.weight is not null then
+        select * into described from mempair.describe_column(model.source, model.weight);
+        if described.use is distinct from 'number' or described.base = 'boolean'::regtype then
+            raise exception 'weight % has type %, which is not a number', quote_literal(model.weight), described.base
+                using errcode = 'MP004', hint = 'A weight says how much a row counts: a number from 0 to 16.';
+        end if;
+    end if;
     perform mempair.check_categories(model);
     return mempair.check_target(model);
 end $$;
@@ -208,6 +231,31 @@ begin
     end if;
 end $$;
 
+-- Several classes: what their values are called must be clear, and they must not be too many.
+create or replace function mempair.check_classes(model mempair.model, base regtype, use text) returns mempair.model
+language plpgsql stable set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+    found_classes bigint;
+begin
+    if model.positive is not null then
+        raise exception 'parameter positive cannot be % for several classes', quote_literal(model.positive)
+            using errcode = 'MP001', hint = 'Leave out one of them: positive asks for the probability of one value.';
+    elsif base = 'boolean'::regtype then
+        raise exception 'target % is boolean, which is yes or no', quote_literal(model.target)
+            using errcode = 'MP001', hint = 'Leave out loss => ''classes''.';
+    elsif use <> 'text' and base not in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype) then
+        raise exception 'target % has type %, whose values are no classes', quote_literal(model.target), base
+            using errcode = 'MP004', hint = 'Texts, enums and integers can be classes.';
+    end if;
+    execute format('select count(*) from (select distinct t.%1$I from (select s.%1$I from %2$s s where s.%1$I is not null limit 100000) as t limit 51) as few',
+                   model.target, model.source) into found_classes;
+    if found_classes > 50 then
+        raise exception 'target % has more than 50 values', quote_literal(model.target)
+            using errcode = 'MP001', hint = 'Up to 50 can be told apart. Name the one to predict, positive => ''...'', or make fewer of them in a column of their own.';
+    end if;
+    return model;
+end $$;
+
 -- Derive the loss from the target's type, and check that the positive value is one.
 create or replace function mempair.check_target(model mempair.model) returns mempair.model
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -217,13 +265,16 @@ declare
 begin
     select * into described from mempair.describe_column(model.source, model.target);
     is_boolean := described.base = 'boolean'::regtype;
-    if described.use is null or (described.use = 'time' and model.positive is null) then
+    if described.use is null or described.use = 'array' or (described.use = 'time' and model.positive is null) then
         raise exception 'target % has type %, which cannot be predicted', quote_literal(model.target), described.base
-            using errcode = 'MP004', hint = 'A target is boolean, a number, or text with a positive value.';
+            using errcode = 'MP004', hint = 'A target is boolean, a number, or text.';
     end if;
     model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic'
+                                            when model.unlearner = 'exact' and described.use = 'text' then 'classes'
                                             when model.unlearner = 'exact' then 'squared' else 'huber' end);
-    if model.loss <> 'logistic' and (described.use <> 'number' or is_boolean or model.positive is not null) then
+    if model.loss = 'classes' then
+        return mempair.check_classes(model, described.base, described.use);
+    elsif model.loss <> 'logistic' and (described.use <> 'number' or is_boolean or model.positive is not null) then
         if described.use = 'text' and model.positive is null then
             raise exception 'target % is text, so the value to predict must be named', quote_literal(model.target)
                 using errcode = 'MP001', hint = 'Add positive => ''...'', the value that counts as yes.';

@@ -6,7 +6,7 @@
 -- about a megabyte: no array comes near the largest one there can be, and a batch is cut where a chunk ends.
 create or replace function mempair.chunk_rows(model mempair.model) returns integer
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-    select greatest(1, least(500, 1000000 / (100 + 8 * cardinality(model.numeric_features) + 40 * cardinality(model.text_features))))
+    select greatest(1, least(500, 1000000 / (100 + 8 * mempair.number_count(model) + 40 * mempair.text_count(model))))
 $$;
 
 -- A model's own queue, so that another model's backlog can neither slow its reads nor delay its erasure.
@@ -52,24 +52,37 @@ create or replace function mempair.write_extractors(model mempair.model) returns
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     numbers text[] := '{}';
+    arrays text := '';
     texts text[] := '{}';
     keys text[] := '{}';
+    used text[];
     may_be_long boolean := false;
     column_name text;
-    reference text;
+    part record;
     described record;
 begin
-    foreach column_name in array model.numeric_features loop
-        select * into described from mempair.describe_column(model.source, column_name);
-        reference := mempair.number_expression(format('(r).%I', column_name), described.base, described.modifier);
-        -- NULL becomes NaN, so that all arrays of a model have the same length in binary.
-        numbers := numbers || format('coalesce(%s, ''NaN''::float8)', reference);
+    for part in select * from mempair.expressions_of(model) loop
+        if part.is_text then
+            texts := texts || part.expression;
+        elsif part.size is not null then
+            arrays := arrays || format(' || mempair.numbers_of(%s, %s)', part.expression, part.size);
+        else
+            -- NULL becomes NaN, so that all arrays of a model have the same length in binary.
+            numbers := numbers || format('coalesce(%s, ''NaN''::float8)', part.expression);
+        end if;
     end loop;
-    foreach column_name in array model.text_features loop
-        select * into described from mempair.describe_column(model.source, column_name);
-        reference := format('mempair.category(%s)', mempair.text_expression(format('(r).%I', column_name), described.base));
-        texts := texts || reference;
-    end loop;
+    if mempair.has_weight(model) then
+        arrays := arrays || format(' || array[%s]::float8[]', mempair.weight_expression(model));
+    end if;
+    if model.loss = 'classes' then
+        select * into described from mempair.describe_column(model.source, model.target);
+        texts := texts || format('mempair.category(%s)', mempair.key_expression(format('(r).%I', model.target), described.base));
+    end if;
+    -- Never called: it holds the columns of all parts in their order, by whatever names they have.
+    used := array(select format('(r).%I is null', c.name) from jsonb_array_elements(mempair.parts_of(model)) with ordinality p,
+                  jsonb_array_elements_text(p.value -> 'columns') with ordinality c(name, place) order by p.ordinality, c.place);
+    perform mempair.write_extractor(model, 'used', '', 'boolean[]', format('array[%s]', array_to_string(
+        used || format('(r).%I is null', model.target) || case when model.weight is not null then format('(r).%I is null', model.weight) end, ', ')));
     foreach column_name in array model.key_columns loop
         select * into described from mempair.describe_column(model.source, column_name);
         keys := keys || mempair.key_expression(format('(r).%I', column_name), described.base);
@@ -79,7 +92,7 @@ begin
     perform mempair.write_extractor(model, 'key', '', 'text', format(case when may_be_long then 'mempair.short_key(%s)' else '%s' end, case
         when cardinality(keys) = 1 then keys[1]
         else format('jsonb_build_array(%s)::text', array_to_string(keys, ', ')) end));
-    perform mempair.write_extractor(model, 'x', '', 'float8[]', format('array[%s]::float8[]', array_to_string(numbers, ', ')));
+    perform mempair.write_extractor(model, 'x', '', 'float8[]', format('array[%s]::float8[]%s', array_to_string(numbers, ', '), arrays));
     perform mempair.write_extractor(model, 'c', '', 'text[]', case
         when texts = '{}' then 'null::text[]'
         else format('array[%s]', array_to_string(texts, ', ')) end);
@@ -109,7 +122,9 @@ declare
     described record;
 begin
     select * into described from mempair.describe_column(model.source, model.target);
-    if model.loss <> 'logistic' then
+    if model.loss = 'classes' then
+        return format('case when %s is not null then 1 end::float8', reference);
+    elsif model.loss <> 'logistic' then
         return format('nullif(%s, ''NaN'')', mempair.number_expression(reference, described.base, described.modifier));
     end if;
     return format('case when %1$s = %2$L::%3$s then 1 when %4$s is not null then -1 end::float8',
@@ -137,14 +152,39 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     ) as f
 $$;
 
--- A model with the names that its columns have now.
+-- The same with repetitions, as the function that holds the columns of all parts has them.
+create or replace function mempair.used_columns(model_id integer) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(case when m.found[1] like '"%' then replace(substr(m.found[1], 2, length(m.found[1]) - 2), '""', '"')
+                          else m.found[1] end order by m.position)
+    from pg_proc p,
+         regexp_matches(pg_get_function_sqlbody(p.oid), '\(r\)\.("(?:[^"]|"")*"|[a-z_][a-z0-9_$]*)', 'g')
+         with ordinality as m(found, position)
+    where p.pronamespace = 'mempair'::regnamespace and p.proname = format('used_%s', used_columns.model_id)
+$$;
+
+-- A model with the names that its columns have now. Without the parts' columns there is no key either: nothing can be written.
 create or replace function mempair.renamed(model mempair.model) returns mempair.model
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    used text[] := mempair.used_columns(model.id);
+    place integer := 0;
+    count integer;
 begin
-    model.numeric_features := coalesce(mempair.extractor_columns('x', model.id), '{}');
-    model.text_features := coalesce(mempair.extractor_columns('c', model.id), '{}');
     model.key_columns := mempair.extractor_columns('key', model.id);
-    model.target := (mempair.extractor_columns('y', model.id))[1];
+    if model.parts is not null then
+        for i in 0..jsonb_array_length(model.parts) - 1 loop
+            count := jsonb_array_length(model.parts -> i -> 'columns');
+            model.parts := jsonb_set(model.parts, array[i::text, 'columns'], coalesce(to_jsonb(used[place + 1:place + count]), '[]'));
+            place := place + count;
+        end loop;
+        model.target := used[place + 1];
+        model.weight := case when model.weight is not null then used[place + 2] end;
+    else
+        model.numeric_features := coalesce(mempair.extractor_columns('x', model.id), '{}');
+        model.text_features := coalesce(mempair.extractor_columns('c', model.id), '{}');
+        model.target := (mempair.extractor_columns('y', model.id))[1];
+    end if;
     if model.subject is not null then
         model.subject := (mempair.extractor_columns('subject', model.id))[1];
     end if;

@@ -7,8 +7,8 @@ create or replace function mempair.event_rows(model mempair.model, row_expressio
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('select mempair.key_%1$s(%2$s) as key, %3$s as x, %4$s as c, mempair.y_%1$s(%2$s) as y, %5$s as subject from %6$s t',
         model.id, row_expression,
-        case when model.numeric_features = '{}' then 'null::float8[]' else format('mempair.x_%s(%s)', model.id, row_expression) end,
-        case when model.text_features = '{}' then 'null::text[]' else format('mempair.c_%s(%s)', model.id, row_expression) end,
+        case when mempair.number_count(model) = 0 then 'null::float8[]' else format('mempair.x_%s(%s)', model.id, row_expression) end,
+        case when mempair.text_count(model) = 0 then 'null::text[]' else format('mempair.c_%s(%s)', model.id, row_expression) end,
         case when model.subject is null then 'null::text' else format('mempair.subject_%s(%s)', model.id, row_expression) end,
         relation)
 $$;
@@ -23,8 +23,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
             else 'from (select r.*, nextval(''mempair.chunk_seq'') / %6$s as chunk from (%7$s) as r where r.y is not null) as e
          group by e.chunk' end,
         op,
-        case when model.numeric_features = '{}' then 'null::float8[]' else 'array_agg(e.x)' end,
-        case when model.text_features = '{}' then 'null::text[]' else 'array_agg(e.c)' end,
+        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array_agg(e.x)' end,
+        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array_agg(e.c)' end,
         case when op = 2 then 'clock_timestamp()' else 'null::timestamptz' end,
         -- Whose row it was is only asked of rows that go: receipts are for them.
         case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end,
@@ -37,8 +37,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
         'select e.op::smallint, 1, array[e.key], %1$s, %2$s, array[e.y], case e.op when 2 then clock_timestamp() end, %3$s
          from (%4$s) as e where e.y is not null',
-        case when model.numeric_features = '{}' then 'null::float8[]' else 'array[e.x]' end,
-        case when model.text_features = '{}' then 'null::text[]' else 'array[e.c]' end,
+        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array[e.x]' end,
+        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array[e.c]' end,
         case when model.subject is null then 'null::text[]' else 'case e.op when 2 then array[e.subject] end' end,
         rows)
 $$;
@@ -246,7 +246,7 @@ declare
     needed text;
 begin
     select string_agg(format('%L::regprocedure is not null', extractor), ' and ') into needed
-    from unnest(array['key', 'x', 'c', 'y', 'subject']) as name,
+    from unnest(array['key', 'x', 'c', 'y', 'subject', 'used']) as name,
          lateral to_regprocedure(format('mempair.%s_%s(%s)', name, model_id, source)) as extractor
     where extractor is not null;
     execute format('create or replace function mempair.guard_%1$s() returns boolean language sql stable parallel safe

@@ -39,7 +39,7 @@ $$;
 create or replace function mempair.text_term(reference text, k integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select format('level_weights[case when %1$s is null then places #>> ''{%2$s,"null"}''
-        else coalesce(places #>> array[''%2$s'', ''levels'', mempair.category(%1$s)], places #>> ''{%2$s,other}'') end::integer]',
+        else coalesce(places #>> array[''%2$s'', ''levels'', %1$s], places #>> ''{%2$s,other}'') end::integer]',
         reference, k - 1)
 $$;
 
@@ -49,18 +49,22 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     terms text[] := array['intercept'];
     squares text[] := array['0::float8'];
-    reference text;
-    described record;
+    part record;
+    j integer := 0;
+    k integer := 0;
 begin
-    for j in 1..cardinality(model.numeric_features) loop
-        select * into described from mempair.describe_column(model.source, model.numeric_features[j]);
-        reference := mempair.number_expression(format('(r).%I', model.numeric_features[j]), described.base, described.modifier);
-        terms := terms || mempair.number_term(reference, j, model.curves);
-        squares := squares || format('coalesce(mempair.quantise(%s, centers[%s], scales[%2$s]) ^ 2, 0)', reference, j);
-    end loop;
-    for k in 1..cardinality(model.text_features) loop
-        select * into described from mempair.describe_column(model.source, model.text_features[k]);
-        terms := terms || mempair.text_term(mempair.text_expression(format('(r).%I', model.text_features[k]), described.base), k);
+    if mempair.has_arrays(model) then
+        return;  -- too long for one expression: such rows go by mempair.margin_of
+    end if;
+    for part in select * from mempair.expressions_of(model) loop
+        if part.is_text then
+            k := k + 1;
+            terms := terms || mempair.text_term(part.expression, k);
+        else
+            j := j + 1;
+            terms := terms || mempair.number_term(part.expression, j, model.curves);
+            squares := squares || format('coalesce(mempair.quantise(%s, centers[%s], scales[%2$s]) ^ 2, 0)', part.expression, j);
+        end if;
     end loop;
     -- No row has no margin, also where missing values are imputed. The key is looked at first: it is there in every row.
     perform mempair.write_extractor(model, 'margin', ', intercept float8, weights float8[], centers float8[], scales float8[], '

@@ -13,24 +13,44 @@ declare
 begin
     select m.* into model from mempair.model m where m.id = predict_encoded.model_id;
     select p.* into published from mempair.published p where p.model_id = predict_encoded.model_id;
-    if published.ready is not true then
-        return case when raises then mempair.refuse_not_ready(model, published) end;
-    elsif coalesce(array_ndims(x), 1) <> 1 or cardinality(x) <> cardinality(model.numeric_features) then
-        if not raises then return null; end if;
-        raise exception 'model % has % numeric features, not %', quote_literal(model.name),
-            cardinality(model.numeric_features), coalesce(array_dims(x), '0')
-            using errcode = 'MP104', hint = format('Give their raw values in this order: %s.', array_to_string(model.numeric_features, ', '));
+    if not raises and (published.ready is not true or model.loss = 'classes' or coalesce(array_ndims(x), 1) <> 1
+                       or cardinality(x) <> cardinality(model.numeric_features)) then
+        return null;
+    end if;
+    perform mempair.check_row(model, published, x);
+    if model.loss = 'classes' then
+        raise exception 'model % tells several classes apart, and has no one number to predict', quote_literal(model.name)
+            using errcode = 'MP106', hint = format('Use mempair_predict_class(%L, row) or mempair_predict_proba(%1$L, row).', model.name);
     end if;
     margin := case when published.scales is null then mempair.former_margin_of(published, model.on_null = 'impute', x, c)
                    else mempair.margin_of(published, x, c) end;
     if margin is null and raises then
-        raise exception 'feature % is missing', quote_literal(coalesce(
-            (select model.numeric_features[i] from unnest(x) with ordinality u(value, i) where (value < 'NaN') is not true limit 1),
-            (select model.text_features[i] from unnest(c) with ordinality u(value, i) where value is null limit 1)))
-            using errcode = 'MP104', hint = format('Model %L has on_null => ''skip'': mempair_try_predict gives NULL for such rows, '
-                'and mempair.alter_model(%1$L, on_null => ''impute'') predicts them.', model.name);
+        perform mempair.refuse_missing(model, x, c);
     end if;
     return case published.link when 'logistic' then mempair.logistic(margin) else margin end;
+end $$;
+
+-- Refuse a row before the model is ready, or with another number of features.
+create or replace function mempair.check_row(model mempair.model, published mempair.published, x float8[]) returns void
+language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
+    if published.ready is not true then
+        perform mempair.refuse_not_ready(model, published);
+    elsif coalesce(array_ndims(x), 1) <> 1 or cardinality(x) <> cardinality(model.numeric_features) then
+        raise exception 'model % has % numeric features, not %', quote_literal(model.name),
+            cardinality(model.numeric_features), coalesce(array_dims(x), '0')
+            using errcode = 'MP104', hint = format('Give their raw values in this order: %s.', array_to_string(model.numeric_features, ', '));
+    end if;
+end $$;
+
+create or replace function mempair.refuse_missing(model mempair.model, x float8[], c text[]) returns void
+language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
+    raise exception 'feature % is missing', quote_literal(coalesce(
+        (select model.numeric_features[i] from unnest(x) with ordinality u(value, i) where (value < 'NaN') is not true limit 1),
+        (select model.text_features[i] from unnest(c) with ordinality u(value, i) where value is null limit 1)))
+        using errcode = 'MP104', hint = format('Model %L has on_null => ''skip'': mempair_try_predict gives NULL for such rows, '
+            'and mempair.alter_model(%1$L, on_null => ''impute'') predicts them.', model.name);
 end $$;
 
 create or replace function mempair.refuse_not_ready(model mempair.model, published mempair.published) returns float8
@@ -116,14 +136,20 @@ declare
     model mempair.model := mempair.find_model(model_name, classifies);
 begin
     if features is null then return null; end if;
+    if model.text_features <> '{}' and not raises then return null; end if;
+    perform mempair.refuse_texts(model);
+    return mempair.predict_encoded(model.id, features, null, raises);
+end $$;
+
+create or replace function mempair.refuse_texts(model mempair.model) returns void
+language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
     if model.text_features <> '{}' then
-        if not raises then return null; end if;
         raise exception 'model % has text features (%), so an array of numbers is not a row of it', quote_literal(model.name),
             array_to_string(model.text_features, ', ')
             using errcode = 'MP104',
                   hint = format('Pass a row: mempair_predict(%L, jsonb_populate_record(null::%s, ''{...}'')).', model.name, model.source);
     end if;
-    return mempair.predict_encoded(model.id, features, null, raises);
 end $$;
 
 -- The row forms of one table: one function per name, which knows all models of the table.
@@ -136,7 +162,7 @@ declare
 begin
     for model in select n.* from mempair.model t, lateral mempair.renamed(t.*) n where t.source = write_predict.source loop
         -- A column may have been dropped with everything that read it: then there is nothing to write.
-        if model.key_columns is not null and cardinality(model.numeric_features || model.text_features) = cardinality(model.features) then
+        if mempair.is_whole(model) then
             perform mempair.write_margin(model);
         end if;
     end loop;
@@ -168,6 +194,7 @@ begin%s
 end', branches, form.classifies));
         execute format('revoke all on function %s(text, %s) from public', form.name, source);
     end loop;
+    perform mempair.write_predict_classes(source);
 end $$;
 
 -- What the row form does for one model. What the margin needs is copied once: a subscript on a stored array would read it
@@ -175,7 +202,15 @@ end $$;
 -- with other curves, or may skip rows with missing values: whatever has no margin goes the careful way.
 create or replace function mempair.predict_branch(model mempair.model, raises boolean, classifies boolean) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select case when classifies and model.loss <> 'logistic' then '' else format('
+    select case when classifies and model.loss not in ('logistic', 'classes') then ''
+    when model.loss = 'classes' or mempair.has_arrays(model) then format('
+    if model_name = %1$L then
+        if r is null then
+            return null;
+        end if;
+        return mempair.predict_encoded(%2$s, (mempair.x_%2$s(r))[1:%3$s], (mempair.c_%2$s(r))[1:%4$s], %5$L);
+    end if;', model.name, model.id, cardinality(model.numeric_features), cardinality(model.text_features), raises)
+    else format('
     if model_name = %1$L then
         select p.intercept, p.radius, p.shift%5$s into margin, radius, shift%6$s
         from mempair.published p where p.model_id = %2$s and p.ready and p.scales is not null and cardinality(p.knots) = %7$s;
@@ -188,7 +223,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         elsif r is null then
             return null;
         end if;
-        return mempair.predict_encoded(%2$s, mempair.x_%2$s(r), mempair.c_%2$s(r), %4$L);
+        return mempair.predict_encoded(%2$s, (mempair.x_%2$s(r))[1:%9$s], mempair.c_%2$s(r), %4$L);
     end if;',
         model.name, model.id, case model.loss when 'logistic' then 'mempair.logistic(margin)' else 'margin' end, raises,
         concat(case when model.numeric_features <> '{}' then ', p.weights, p.centers, p.scales, p.missing_weights' end,
@@ -197,7 +232,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         concat(case when model.numeric_features <> '{}' then ', weights, centers, scales, missing_weights' end,
                case when model.curves > 0 then ', knots, knot_weights' end,
                case when model.text_features <> '{}' then ', places, level_weights' end),
-        cardinality(model.numeric_features) * model.curves, 1 + cardinality(model.text_features)) end
+        cardinality(model.numeric_features) * model.curves, 1 + cardinality(model.text_features), cardinality(model.numeric_features)) end
 $$;
 
 -- No model of this name reads rows of this table: say which of the two is wrong.
@@ -220,12 +255,12 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('select e.expression, %s from (select %s as expression, %s as margin from %s mempair_row where %s offset 0) as e',
         case when published.link = 'logistic' and s.is_margin then 'mempair.logistic(e.margin)' else 'e.margin' end, expression,
         format(case when not s.is_margin
-                then 'mempair.predict_encoded(%1$s, mempair.x_%1$s(mempair_row.*), mempair.c_%1$s(mempair_row.*), false)'
+                then 'mempair.predict_encoded(%1$s, (mempair.x_%1$s(mempair_row.*))[1:%3$s], mempair.c_%1$s(mempair_row.*), false)'
             else 'mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)' || case when published.radius is null then ''
                 else ' / greatest($10, sqrt(%2$s + mempair.squares_%1$s(mempair_row.*, $3, $4) / 1048576)) + $11' end end,
-            model.id, 1 + cardinality(model.text_features)),
+            model.id, 1 + cardinality(model.text_features), cardinality(model.numeric_features)),
         model.source, condition)
-    from (select published.scales is not null
+    from (select published.scales is not null and not mempair.has_arrays(model)
                  and cardinality(published.knots) = cardinality(model.numeric_features) * model.curves as is_margin) as s
 $$;
 
@@ -236,7 +271,25 @@ create or replace function mempair.predict_all(model_name text) returns table (r
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off set jit = off as $$
 declare
     model mempair.model := mempair.find_model(model_name);
-    -- current_user is the owner in here; SET ROLE shows in the setting.
+    published mempair.published;
+begin
+    perform mempair.check_reader(model);
+    select p.* into published from mempair.published p where p.model_id = model.id;
+    if model.loss = 'classes' then
+        raise exception 'model % tells several classes apart, and has no one number to predict', quote_literal(model.name)
+            using errcode = 'MP106', hint = format('Use mempair.predict_class_all(%L).', model.name);
+    end if;
+    return query execute format('select s.k, s.p from (%s) as s(k, p)',
+                                mempair.scoring_query(model, published, format('mempair.key_%s(mempair_row.*)', model.id)))
+        using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
+              published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
+end $$;
+
+-- Whether the caller may read a model's table, and the model is ready. current_user is the owner in a function that runs as
+-- its owner; SET ROLE shows in the setting.
+create or replace function mempair.check_reader(model mempair.model) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
     caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
     published mempair.published;
 begin
@@ -251,8 +304,4 @@ begin
     if not published.ready then
         perform mempair.refuse_not_ready(model, published);
     end if;
-    return query execute format('select s.k, s.p from (%s) as s(k, p)',
-                                mempair.scoring_query(model, published, format('mempair.key_%s(mempair_row.*)', model.id)))
-        using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
-              published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
 end $$;

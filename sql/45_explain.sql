@@ -3,14 +3,14 @@
 -- What each feature adds to the score of one row; together they are the score before the link (log-odds, or the value).
 -- NULL: the value is missing, and the model does not impute it.
 create or replace function mempair.explain(model_name text, r anyelement)
-returns table (feature text, value text, contribution float8)
+returns table (feature text, value text, contribution float8, class text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
-    published mempair.published := mempair.served(model);
     x float8[];
     c text[];
 begin
+    perform mempair.served(model);
     -- A row of the table itself, or of a partition: another type might bring a cast of its own, which would run as our owner.
     if not exists (select from mempair.partitions(model.source) p join pg_class t on t.oid = p.relation
                    where t.reltype = pg_typeof(r)::oid)
@@ -18,9 +18,12 @@ begin
         perform mempair.predict_elsewhere(model_name, pg_typeof(r), false);
     end if;
     execute format('select mempair.x_%1$s(%2$s), mempair.c_%1$s(%2$s)', model.id, mempair.row_by_name(model.source, '($1)')) into x, c using r;
+    x := x[1:cardinality(model.numeric_features)];
+    c := c[1:cardinality(model.text_features)];
     return query
-    select f.feature, f.value, a.added
-    from unnest(mempair.contributions(published, x, c)) with ordinality a(added, i)
+    select f.feature, f.value, a.added, s.class
+    from mempair.served_each(model) s
+    cross join lateral unnest(mempair.contributions(s.published, x, c)) with ordinality a(added, i)
     join (
         select 'intercept', null, 1
         union all
@@ -28,7 +31,7 @@ begin
         union all
         select model.text_features[k], v, 1 + cardinality(x) + k from unnest(c) with ordinality u(v, k)
     ) as f(feature, value, i) using (i)
-    order by i;
+    order by s.place, i;
 end $$;
 
 -- What is served, of a model that serves in the present way; otherwise an error that says why not.
@@ -53,7 +56,7 @@ end $$;
 create or replace function mempair.coefficients(model_name text)
 returns table (
     feature text, kind text, level text, weight float8, lowest float8, highest float8,
-    standard_error float8, lower_95 float8, upper_95 float8
+    standard_error float8, lower_95 float8, upper_95 float8, class text
 )
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -62,10 +65,10 @@ declare
     spread float8[] := (select s.uncertainty from mempair.state s where s.model_id = model.id and s.version = published.version);
 begin
     return query
-    select c.feature, c.kind, c.level, c.weight * c.unit, c.lowest, c.highest, spread[2][c.place] * c.unit,
-           (c.weight + spread[1][c.place] - 1.959964 * spread[2][c.place]) * c.unit,
-           (c.weight + spread[1][c.place] + 1.959964 * spread[2][c.place]) * c.unit
-    from mempair.served_numbers(model, published) c;
+    select c.feature, c.kind, c.level, c.weight * c.unit, c.lowest, c.highest, spread[2 * s.place][c.place] * c.unit,
+           (c.weight + spread[2 * s.place - 1][c.place] - 1.959964 * spread[2 * s.place][c.place]) * c.unit,
+           (c.weight + spread[2 * s.place - 1][c.place] + 1.959964 * spread[2 * s.place][c.place]) * c.unit, s.class
+    from mempair.served_each(model) s, lateral mempair.served_numbers(model, s.published) c;
 end $$;
 
 -- Everything that is served: which number it is, its place among them, and the unit that people read it in.

@@ -109,6 +109,10 @@ declare
     kept bigint[];
     held bigint;
 begin
+    if model.loss = 'classes' then
+        raise exception 'model % tells several classes apart, and earlier versions of it cannot be published', quote_literal(model.name)
+            using errcode = 'MP003', hint = 'Make a second model, and compare the two.';
+    end if;
     perform from mempair.state s where s.model_id = model.id for update;  -- no worker publishes meanwhile
     held := (select p.held from mempair.published p where p.model_id = model.id);
     if publish.version is null and held is null then

@@ -26,7 +26,9 @@ create or replace function mempair.create_model(
     keep_receipts interval default '90 days',
     ridge float8 default 10,
     curves integer default null,
-    serve_during_refresh boolean default true
+    serve_during_refresh boolean default true,
+    weight text default null,
+    class_weight text default null
 ) returns integer
 -- row_security off: a policy that hides rows from the backfill is an error, not a model of half the table.
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -58,6 +60,8 @@ begin
     model.ridge := ridge;
     model.curves := curves;
     model.serve_during_refresh := serve_during_refresh;
+    model.weight := weight;
+    model.class_weight := class_weight;
     model := mempair.choose_unlearner(model);
     perform mempair.check_creator();
     perform mempair.check_parameters(model);
@@ -139,12 +143,13 @@ declare
 begin
     insert into mempair.model (name, source, key_columns, features, numeric_features, text_features, target, positive, loss,
                                epsilon, delta, gamma, lambda, m, tau, kappa, clip, calibration_rows, unlearner, on_null,
-                               on_exhausted, categories, subject, keep_receipts, ridge, curves, serve_during_refresh)
+                               on_exhausted, categories, subject, keep_receipts, ridge, curves, serve_during_refresh, weight,
+                               class_weight, parts)
     values (model.name, model.source, model.key_columns, model.features, model.numeric_features, model.text_features,
             model.target, model.positive, model.loss, model.epsilon, model.delta, model.gamma, model.lambda, model.m,
             model.tau, model.kappa, model.clip, model.calibration_rows, model.unlearner, model.on_null,
             model.on_exhausted, model.categories, model.subject, model.keep_receipts, model.ridge, model.curves,
-            model.serve_during_refresh)
+            model.serve_during_refresh, model.weight, model.class_weight, model.parts)
     on conflict (name) do nothing
     returning * into model;
     if not found then
@@ -156,7 +161,7 @@ begin
     insert into mempair.secret (model_id, secret)
     values (model.id, sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
     insert into mempair.published (model_id, link, needed)
-    values (model.id, case model.loss when 'logistic' then 'logistic' else 'identity' end, model.calibration_rows);
+    values (model.id, case when model.loss in ('logistic', 'classes') then model.loss else 'identity' end, model.calibration_rows);
     return model;
 end $$;
 
@@ -198,7 +203,7 @@ begin
     for object in
         select p.oid::regprocedure as signature from pg_proc p
         where p.pronamespace = 'mempair'::regnamespace
-          and p.proname ~ format('^((guard|key|x|c|y|subject|margin|squares|find)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
+          and p.proname ~ format('^((guard|key|x|c|y|subject|used|margin|squares|find)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
         order by p.proname in (format('guard_%s', model.id), format('find_%s', model.id)) desc  -- depend on the others
     loop
         execute format('drop function %s', object.signature);

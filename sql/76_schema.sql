@@ -31,7 +31,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                   and n.refobjsubid > 0
                   and n.objid in (select p.oid from pg_proc p
                                   where p.pronamespace = 'mempair'::regnamespace
-                                    and p.proname in (select format('%s_%s', f, model.id) from unnest(array['key', 'x', 'c', 'y', 'subject']) f))
+                                    and p.proname in (select format('%s_%s', f, model.id) from unnest(array['key', 'x', 'c', 'y', 'subject', 'used']) f))
             ) as used
             join pg_attribute a on a.attrelid = model.source and a.attnum = used.refobjsubid
             join pg_type t on t.oid = a.atttypid),
@@ -70,7 +70,7 @@ declare
     present mempair.model := mempair.renamed(model);
 begin
     -- A column was dropped with CASCADE: there is nothing to write, and drop_model takes the rest.
-    if present.key_columns is null or present.target is null or present.numeric_features || present.text_features = '{}' then
+    if not mempair.is_whole(present) then
         return;
     end if;
     perform mempair.write_extractors(present);

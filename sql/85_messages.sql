@@ -21,6 +21,10 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
             then format('predicts the probability that %I is %L, because positive is given', model.target, model.positive)
         when model.loss = 'logistic'
             then format('predicts the probability that %I is true, because that is a boolean', model.target)
+        when model.loss = 'classes'
+            then format('predicts which of its values %I has, because %s', model.target, case
+                when (mempair.describe_column(model.source, model.target)).use = 'text'
+                    then 'that is a text; with positive => ''...'' it would predict the probability of one of them' else 'loss says so' end)
         else format('predicts the number %I by %s loss, because that has type %s; for the probability of one of its values add '
                     'positive => ''...''', model.target, model.loss,
                     (mempair.describe_column(model.source, model.target)).base) end)
@@ -30,7 +34,7 @@ $$;
 create or replace function mempair.few_rows(model mempair.model) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('(select s.x, s.c, s.y from mempair.source_%s s limit %s) as few', model.id,
-                  greatest(200, least(10000, 1000000 / cardinality(model.features))))
+                  greatest(200, least(10000, 1000000 / greatest(mempair.number_count(model) + mempair.text_count(model), 1))))
 $$;
 
 -- Every feature with its type, the share of rows where it is missing and, of a text, its levels. Shown are 20 at most.
@@ -48,19 +52,21 @@ declare
 begin
     for feature, given, rows, levels, rare in execute format(
         'select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows, 0 as levels, 0 as rare
-         from %1$s, unnest(%2$L::text[], few.x) as u(name, value) group by u.name
+         from %1$s, unnest(%2$L::text[], few.x[1:%4$s]) as u(name, value) group by u.name
          union all
          select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen),
                 count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5)
          from (select u.name, u.value, count(*) as seen
-               from %1$s, unnest(%3$L::text[], few.c) as u(name, value) group by u.name, u.value) as v
+               from %1$s, unnest(%3$L::text[], few.c[1:%5$s]) as u(name, value) group by u.name, u.value) as v
          group by v.name
          order by name',
-        mempair.few_rows(model), model.numeric_features, model.text_features)
+        mempair.few_rows(model), model.numeric_features, model.text_features, cardinality(model.numeric_features),
+        cardinality(model.text_features))
     loop
         open_levels := feature = any (model.text_features) and not coalesce(model.categories ? feature, false);
         example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
-        listed := listed || (format('%I %s', feature, (mempair.describe_column(model.source, feature)).base)
+        listed := listed || (case when mempair.has_column(model.source, feature)
+                                  then format('%I %s', feature, (mempair.describe_column(model.source, feature)).base) else feature end
             || case when open_levels then format(' of %s levels', levels) else '' end
             || case when given < rows then format(', %s %% missing', round(100.0 * (rows - given) / rows, 1)) else '' end);
         if open_levels and rare > greatest(levels, 20) then
@@ -92,7 +98,8 @@ declare
     first float8;
     varies boolean;
 begin
-    execute format('select count(*), count(few.y), count(distinct few.y), min(few.y) from %s', mempair.few_rows(model))
+    execute format('select count(*), count(few.y), count(distinct %s), min(few.y) from %s',
+                   case when model.loss = 'classes' then format('few.c[%s]', mempair.text_count(model)) else 'few.y' end, mempair.few_rows(model))
     into rows, labelled, kinds, first;
     if rows = 0 then
         return;
@@ -103,7 +110,9 @@ begin
                 using hint = 'Rows are learned once their target is known.';
         end if;
     elsif kinds = 1 then
-        execute format('select exists (select from mempair.source_%s s where s.y <> %L)', model.id, first) into varies;
+        execute format(case when model.loss = 'classes' then 'select count(distinct s.c[%3$s]) > 1 from mempair.source_%1$s s'
+                            else 'select exists (select from mempair.source_%1$s s where s.y <> %2$L)' end,
+                       model.id, first, mempair.text_count(model)) into varies;
         if not varies and model.positive is not null and first < 0 then
             raise warning 'no row has % = %, the value that counts as yes', quote_ident(model.target), quote_literal(model.positive)
                 using hint = format('Values that are there: %s.', mempair.some_values(model));
@@ -111,9 +120,9 @@ begin
             raise warning 'target % has the same value in every row, so there is nothing to tell apart', quote_literal(model.target)
                 using hint = 'The model will predict that value until other rows come.';
         end if;
-    elsif model.loss <> 'logistic' and kinds <= 10 and labelled >= 50 then
+    elsif model.loss not in ('logistic', 'classes') and kinds <= 10 and labelled >= 50 then
         raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), kinds
-            using hint = format('If they are classes, name the one to predict: positive => %L. Values that are there: %s.',
+            using hint = format('If they are classes, say so: loss => ''classes''; or name the one to predict: positive => %L. Values that are there: %s.',
                                 split_part(mempair.some_values(model), ', ', 1), mempair.some_values(model));
     end if;
 end $$;
@@ -156,14 +165,18 @@ begin
     end if;
     raise notice '%', case when busy then 'a worker is running, and learns'
                            else 'no worker is running: start one with "mempair worker"' end
-        using hint = format('Progress: select * from mempair.model_status; then: select mempair_predict(%L, t) from %s t;',
-                            model.name, model.source);
+        using hint = format('Progress: select * from mempair.model_status; then: select %s(%L, t) from %s t;',
+                            case model.loss when 'classes' then 'mempair_predict_class' else 'mempair_predict' end, model.name, model.source);
 end $$;
 
--- Columns named in one text: 'age, plan', or as an array's text, '{age,plan}'.
+-- Columns named in one text: 'age, plan', or as an array's text, '{age,plan}', or with how each is read, in JSON:
+-- '{"age": null, "signed_up": "cyclical"}'.
 create or replace function mempair.feature_list(features text) returns text[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select case when features like '{%}' then features::text[]
+    select case when features ~ '^\s*\{\s*".*"\s*:' then (
+                    select array_agg(case when j.value in ('', 'plain') or j.value is null then j.key else format('%s:%s', j.key, j.value) end)
+                    from jsonb_each_text(features::jsonb) j)
+                when features like '{%}' then features::text[]
                 else (select array_agg(trim(f) order by i) from unnest(string_to_array(features, ',')) with ordinality as u(f, i)) end
 $$;
 

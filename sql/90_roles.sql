@@ -15,6 +15,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'update (epoch, phase, reason, retrain_requested, failure, constants, promise)', 'table mempair.model'),
         ('worker', 'select, update', 'table mempair.state'),
         ('worker', 'select, update', 'table mempair.published'),
+        ('worker', 'select, insert, delete', 'table mempair.published_class'),
         ('worker', 'select, insert, update, delete', 'table mempair.curvature'),
         ('worker', 'select', 'table mempair.learned'),
         ('worker', 'select, insert, delete', 'table mempair.learned_keys'),
@@ -61,11 +62,12 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     union all
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
-        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'digest', 'short_key', 'category',
+        ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'numbers_of', 'product', 'hash_bucket', 'digest', 'short_key', 'category',
                                     'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts', 'append_entries', 'append_entry',
                                     'mark_dropped_sources', 'store_version', 'hold_version', 'erase_versions', 'latest_published']),
-        ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all']),
-        ('reader', 'public', array['mempair_predict', 'mempair_try_predict']),
+        ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all',
+                                    'predict_class_all']),
+        ('reader', 'public', array['mempair_predict', 'mempair_try_predict', 'mempair_predict_class', 'mempair_predict_proba']),
         ('auditor', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'capacity', 'verify_odometer', 'ledger_body', 'ledger_number', 'ledger_bytes']),
         ('operator', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'pause_model', 'resume_model', 'retrain'])
     ) as p(kind, space, names)

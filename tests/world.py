@@ -18,10 +18,9 @@ from psycopg.conninfo import make_conninfo
 
 from mempair_db.database import arrays, models
 from mempair_db.database.connect import connect
-from mempair_db.database.exact import refer, targets
+from mempair_db.database.exact import refer
 from mempair_db.ledger.record import Outcome
 from mempair_db.pair import state as states
-from mempair_db.pair.exact import sums
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.state import State
 from mempair_db.worker import batch, reference
@@ -135,9 +134,9 @@ class World:
             rows, _ = reference.usable(model, arrays.fetch(connection, model.statement("sample_source"), EVERY_ROW))
             left = reference.without(connection, model, [])
         assert left.dropped == []
-        again = refer(engine.terms, left.x, targets(left.y, engine.reference.loss), left.c)
+        again = refer(engine.terms, left.x, left.y, left.c, engine.reference.labels)
         assert again.to_bytes() == engine.reference.to_bytes()
-        anew = sums(engine.reference, rows.x, targets(rows.y, engine.reference.loss), rows.c)
+        anew = engine.sums_of(rows.x, rows.y, rows.c)
         assert anew.to_bytes() == engine.sums.to_bytes()
 
     def check_ledger(self, name: str = "churn") -> None:

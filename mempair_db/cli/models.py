@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
@@ -10,6 +11,7 @@ import typer
 from mempair_db.cli.common import AsJson, Dsn, Name, group, messages, query, rows, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
+from mempair_db.pages import shape
 
 model_app = group("model", "Declare, list, describe, change, pause and drop models.")
 
@@ -39,7 +41,12 @@ def model_create(
     name: Name,
     table: Annotated[str, typer.Argument(help="The source table, such as public.customers.")],
     target: Annotated[str, typer.Option(help="The column to predict.")],
-    features: Annotated[str, typer.Option(help="Columns to predict from, separated by commas.")],
+    features: Annotated[
+        str,
+        typer.Option(
+            help="Columns to predict from, separated by commas; also 'at:cyclical', 'city:hash:256', 'a * b'."
+        ),
+    ],
     positive: Positive = None,
     unlearner: Unlearner = None,
     ridge: Annotated[float, typer.Option(help="Exact models: the ridge of the solution.")] = 10.0,
@@ -49,7 +56,15 @@ def model_create(
     serve_during_refresh: Annotated[
         bool, typer.Option(help="Exact models: predict while a deletion waits for the table to be read anew.")
     ] = True,
-    loss: Annotated[str | None, typer.Option(help="logistic, squared or huber; default: by the target's type.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="logistic, classes, squared or huber; default: by the target's type.")
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Exact models: the column that says how much a row counts.")
+    ] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="Exact models: balanced, so that all classes count alike.")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Columns of a unique index, if not the primary key.")] = None,
     subject: Annotated[str | None, typer.Option(help="The column that says whose row it is; for receipts.")] = None,
     categories: Annotated[str | None, typer.Option(help='JSON: {"plan": ["basic", "pro"]}')] = None,
@@ -98,6 +113,8 @@ def model_create(
         "tau": tau,
         "kappa": kappa,
         "on_exhausted": on_exhausted,
+        "weight": weight,
+        "class_weight": class_weight,
     }
     with connect(server.ensure(dsn)) as connection:
         connection.add_notice_handler(_hear)
@@ -156,6 +173,23 @@ def model_describe(name: Name, dsn: Dsn = None, as_json: AsJson = False) -> None
     (described,) = rows(dsn, "describe_model", name=name)
     known = {field: value for field, value in described.items() if value not in (None, "")}
     show([known] if as_json else [{"field": field, "value": value} for field, value in known.items()], as_json)
+
+
+@model_app.command("curve")
+def model_curve(
+    name: Name,
+    feature: Annotated[str, typer.Argument(help="A feature, by the name that mempair.coefficients gives it.")],
+    out: Annotated[Path | None, typer.Option(help="Draw it, as an SVG file; otherwise a table.")] = None,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the shape of a feature: what each of its values adds to the score."""
+    found = rows(dsn, "curve", name=name, feature=feature)
+    if out is None:
+        show(found, as_json)
+        return
+    out.write_text(shape.picture(name, feature, found), encoding="utf-8")
+    messages.print(f"{out} has the shape of {feature}.", highlight=False)
 
 
 @model_app.command("list")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import psycopg
 
 from mempair_db.database.queries import query
-from mempair_db.pair import exact
+from mempair_db.pair import exact, payload
 from mempair_db.pair.encode import Matrix, Texts, Vector
 from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair.payload import Learnable
 from mempair_db.pair.serve import fold
 from mempair_db.pair.uncertainty import uncertainty
+
+OF_A_CLASS: Final = ("intercept", "weights", "missing_weights", "knot_weights", "level_weights")
 
 
 class Exact:
@@ -29,6 +32,7 @@ class Exact:
         self.rows_refreshed = 0
         self.reference_rows = 0  # how many there were
         self.references_left = 0
+        self.others_refreshed = 0  # rows of a class without a place, at the last refresh
         self.new_constants = True
         self.halted = False  # a deletion waits for a refresh, and the old model must not be served meanwhile
 
@@ -73,11 +77,12 @@ class Exact:
         """Take new constants, and the sums of all rows under them."""
         self.reference, self.sums, self.new_constants, self.halted = reference, sums, True, False
         self.rows_refreshed, self.reference_rows, self.references_left = sums.n, reference_rows, reference_rows
+        self.others_refreshed = sums.fourth if reference.labels else 0
 
     def empty(self) -> None:
         """Forget all rows, and keep the constants."""
         if self.reference is not None:
-            self.sums = exact.nothing(self.reference.classes, self.reference.d)
+            self.sums = exact.nothing(self.reference)
             self.references_left = 0
 
     def add(self, part: Sums) -> None:
@@ -103,7 +108,13 @@ class Exact:
             rows_then=self.rows_refreshed,
             left=self.references_left,
             rows=self.reference_rows,
+            others_then=self.others_refreshed,
         )
+
+    def sums_of(self, x: Matrix, y: Vector, c: Texts, sign: Vector | None = None) -> Sums:
+        """Add up rows as they came."""
+        assert self.reference is not None  # noqa: S101  (who adds has looked)
+        return total(self.reference, self.terms, x, y, c, sign)
 
     def figures(self) -> dict[str, float]:
         """Where the model stands, for the metrics."""
@@ -116,8 +127,9 @@ class Exact:
     def load(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> None:
         """Take the state up where it was left."""
         self.reference = Reference.from_json(row["constants"])
-        self.sums = Sums.from_bytes(row["sums"], self.reference.classes, self.reference.d)
+        self.sums = Sums.from_bytes(row["sums"], *self.reference.shape)
         self.rows_refreshed, self.reference_rows = row["rows_refreshed"], row["reference_rows"]
+        self.others_refreshed = row["others_refreshed"] or 0
         left = connection.execute(query("count_reference"), {"model": row["id"]}).fetchone()
         self.references_left = left[0] if left else 0
         self.new_constants = False
@@ -130,10 +142,10 @@ class Exact:
         """Load what is known of the other shards of the fleet, under the same constants."""
         if self.reference is None:
             raise ValueError("the model has no constants yet")
-        self.others = exact.nothing(self.reference.classes, self.reference.d)
+        self.others = exact.nothing(self.reference)
         parts = connection.execute(query("fleet_parts"), {"model": model_id, "generation": generation}, binary=True)
         for _, packed in parts.fetchall():
-            self.others += Sums.from_bytes(packed, self.reference.classes, self.reference.d)
+            self.others += Sums.from_bytes(packed, *self.reference.shape)
 
     def save(self, connection: psycopg.Connection[Any], common: dict[str, Any]) -> None:
         """Write the sums, and the weights that follow from them."""
@@ -144,6 +156,7 @@ class Exact:
             "rows": self.rows,
             "rows_refreshed": self.rows_refreshed,
             "reference_rows": self.reference_rows,
+            "others_refreshed": self.others_refreshed,
             "refreshed": self.new_constants,
             "uncertainty": self.uncertainty(),
         }
@@ -153,13 +166,31 @@ class Exact:
         ready = self.ready
         values = {"ready": ready, "samples": self.samples, "needed": self.samples if ready else self._needed()}
         connection.execute(query("publish"), common | values | self.served())
+        connection.execute(query("unpublish_classes"), {"model": common["model"]})
+        for place, folded in enumerate(self.served_classes(), start=1):
+            connection.execute(query("publish_class"), {"model": common["model"], "place": place} | folded)
 
     def served(self) -> dict[str, Any]:
         """Return the columns of mempair.published that predictions are computed from."""
         assert self.reference is not None  # noqa: S101  (weights() would have raised)
-        imputes = self.terms["on_null"] == "impute"
-        folded = fold(self.reference, self.weights()[0], self.terms["curves"], imputes=imputes)
+        folded = self._folded(self.weights()[0])
+        if self.reference.labels:  # what is the same for all of them; the rest has a row for each
+            folded |= dict.fromkeys(OF_A_CLASS)
         return {**folded, "radius": None, "shift": None}
+
+    def served_classes(self) -> list[dict[str, Any]]:
+        """Return the columns of mempair.published_class, one row for each of several classes."""
+        if self.reference is None or not self.reference.labels:
+            return []
+        each, together = zip(self.reference.labels, self.weights(), strict=True), self.reference.together
+        return [
+            {"class": label, "together": together} | {name: self._folded(w)[name] for name in OF_A_CLASS}
+            for label, w in each
+        ]
+
+    def _folded(self, w: Vector) -> dict[str, Any]:
+        assert self.reference is not None  # noqa: S101  (weights() would have raised)
+        return fold(self.reference, w, self.terms["curves"], imputes=self.terms["on_null"] == "impute")
 
     def uncertainty(self) -> Matrix | None:
         """Return what the ridge took from the served weights, and their standard errors."""
@@ -179,11 +210,36 @@ class Exact:
         return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.samples + 1)
 
 
-def refer(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts) -> Reference:
-    """Choose a model's constants from its reference rows."""
+def refer(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] = ()) -> Reference:
+    """Choose a model's constants from its reference rows; of several classes, `labels` have a place."""
+    rows = learnable(terms, x, y, c, labels)
     return exact.refer(
-        x, y, c, loss=terms["loss"], curves=terms["curves"], clip=terms["clip"], declared=terms["categories"]
+        rows.x,
+        rows.y,
+        rows.c,
+        weight=rows.weight,
+        loss=terms["loss"],
+        labels=labels,
+        balance=terms.get("class_weight") == "balanced",
+        curves=terms["curves"],
+        clip=terms["clip"],
+        declared=terms["categories"],
     )
+
+
+def total(
+    reference: Reference, terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts, sign: Vector | None = None
+) -> Sums:
+    """Add up rows as they came."""
+    rows = learnable(terms, x, y, c, reference.labels)
+    return exact.sums(reference, rows.x, rows.y, rows.c, sign, rows.weight)
+
+
+def learnable(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...]) -> Learnable:
+    """Take weight and class out of rows as the extractors give them. Labels of two classes come as ±1."""
+    y = targets(y, terms["loss"])
+    several = labels if terms["loss"] == "classes" else None
+    return payload.separated(x, y, c, weighted=bool(terms.get("weighted")), labels=several)
 
 
 def targets(y: Vector, loss: str) -> Vector:

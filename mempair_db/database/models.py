@@ -35,6 +35,7 @@ PROMISE = [
     "ridge",
     "curves",
     "categories",
+    "class_weight",
 ]
 
 KEEP_EVERY = 3600.0  # seconds between versions that are kept, and after which one is kept again when all were erased
@@ -80,8 +81,8 @@ class Model:
     epoch: int
     version: int
     deletions: int  # by noise, in the present epoch
-    number_count: int
-    text_count: int
+    number_count: int  # with the weight
+    text_count: int  # with the class
     ledger_seq: int  # the last entry
     secret: bytes
     declared: dict[str, Any]  # what the user wants now
@@ -107,7 +108,7 @@ class Model:
     @property
     def regression(self) -> bool:
         """Whether the target is a number rather than a label."""
-        return bool(self.terms["loss"] != "logistic")
+        return bool(self.terms["loss"] in ("squared", "huber"))
 
     @property
     def exact(self) -> Exact:
@@ -185,6 +186,7 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
     categories = row["categories"] or {}
     declared = {name: row[name] for name in PROMISE}
     declared["categories"] = [categories.get(feature) for feature in row["text_features"]]
+    declared["weighted"] = weighted = has_weight(row)
     promise = row["promise"]
     if promise is not None and "categories" not in promise:  # begun before promises had them
         promise = promise | {"categories": declared["categories"]}
@@ -205,8 +207,8 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         epoch=row["epoch"],
         version=row["version"],
         deletions=row["deletions"],
-        number_count=len(row["numeric_features"]),
-        text_count=len(row["text_features"]),
+        number_count=len(row["numeric_features"]) + weighted,
+        text_count=len(row["text_features"]) + (row["loss"] == "classes"),
         ledger_seq=row["ledger_seq"],
         secret=row["secret"],
         declared=declared,
@@ -224,6 +226,12 @@ def _member(row: Mapping[str, Any]) -> Member | None:
     if row["fleet_shard"] is None:
         return None
     return Member(row["fleet_shard"], row["fleet_generation"], row["constants"], row["reference_rows"])
+
+
+def has_weight(row: Mapping[str, Any]) -> bool:
+    """Whether the last number of a model's rows is their weight, as mempair.has_weight says."""
+    arrays = any(part["as"] == "array" for part in row["parts"] or ())
+    return bool(row["unlearner"] == "exact" and (row["weight"] is not None or arrays))
 
 
 def _engine(terms: Mapping[str, Any]) -> Certified | Exact:
@@ -247,6 +255,7 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
     else:
         connection.execute(query("blank_state"), common)
         connection.execute(query("blank_published"), common | {"needed": model.terms["calibration_rows"]})
+        connection.execute(query("unpublish_classes"), {"model": model.id})
         connection.execute(query("cut_window"), {"model": model.id, "pairs": 0})
         connection.execute(query("forget_reference"), {"model": model.id})
     save_row(connection, model)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mempair_db.database.exact import targets
+from mempair_db.errors import InvalidParameter
 from mempair_db.fleet.compute import Computing, under
 from mempair_db.fleet.config import Place
 from mempair_db.pair import merged
@@ -68,6 +69,11 @@ def choose(
     sample: tuple[int, int] | None,
 ) -> Chosen:
     """Choose the constants from the reference rows of all shards, in rounds of messages of integers."""
+    if terms["loss"] == "classes" or terms.get("weighted") or terms.get("class_weight"):
+        raise InvalidParameter(
+            "A fleet has no models of several classes, with weights or with arrays.",
+            remedy="Name one class with positive, and leave weight and class_weight out.",
+        )
     futures = [computing.submit(read, where.shard, where, sample) for where in places]
     pairs = list(zip(places, futures, strict=True))
 

@@ -118,12 +118,12 @@ class Coordinator:
         reference = model.reference
         if reference is None:
             return None
-        total = nothing(reference.classes, reference.d)
+        total = nothing(reference)
         for known in self.shards(model.name).values():
             part = known.part(model.generation)
             if part is None:
                 return None
-            total += Sums.from_bytes(part.sums, reference.classes, reference.d)
+            total += Sums.from_bytes(part.sums, *reference.shape)
         return total
 
     @contextmanager

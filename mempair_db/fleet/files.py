@@ -48,7 +48,7 @@ def export_fleet(computing: Computing, name: str, folder: Path, *, rows: bool, p
 
 def file_sums(row: dict[str, Any], file: Path, given: Reference) -> Sums:
     """Add up the rows of one file (a task)."""
-    total = nothing(given.classes, given.d)
+    total = nothing(given)
     for chunk, _ in chunks(row, [file]):
         total += sums(given, chunk.x, targets(chunk.y, given.loss), chunk.c)
     return total
@@ -106,8 +106,8 @@ def _shard(model: Offline, total: Sums, given: Reference) -> list[Check]:
     row, prefix = model.row, f"{model.row['shard']}: " if model.row["shard"] else ""
     if Reference.from_json(_frozen(model)).to_bytes() != given.to_bytes():
         return [Check(f"{prefix}constants", False, "are not those of the other shards")]
-    stored = Sums.from_bytes(row["sums"], given.classes, given.d)
-    labels = names.of_sums(given.encoding, row["numeric_features"], row["text_features"])
+    stored = Sums.from_bytes(row["sums"], *given.shape)
+    labels = names.of_sums(given, row["numeric_features"], row["text_features"])
     wrong = names.difference(stored - total, labels)
     detail = f"stored less computed: {wrong}" if wrong else f"are those of the {total.n} rows, bit for bit"
     if row["changes_waiting"]:

@@ -58,7 +58,7 @@ class Refreshed(NamedTuple):
 
 def part_sums(where: Where, part: tuple[int, int], constants: Reference) -> Sums:
     """Add up the rows in some blocks of a shard (a task)."""
-    total = nothing(constants.classes, constants.d)
+    total = nothing(constants)
     for model, rows in compute.each(*where, part):
         chunk = reference.usable(model, rows)[0]
         total += sums(constants, chunk.x, targets(chunk.y, constants.loss), chunk.c)
@@ -181,7 +181,7 @@ def renew(hold: Held, given: Given, own: Part, others: Sequence[Part], why: str)
         for part in others:
             connection.execute(query("fleet_take"), {"model": model.id, **part._asdict()})
         constants = given.reference
-        refresh.begin(connection, model, constants, Sums.from_bytes(own.sums, constants.classes, constants.d), given)
+        refresh.begin(connection, model, constants, Sums.from_bytes(own.sums, *constants.shape), given)
         record, engine = Record(model), model.exact
         detail = f"exact d={constants.d} from {engine.reference_rows} reference rows here"
         record.enter("calibrated", rows=engine.reference_rows, detail=detail)

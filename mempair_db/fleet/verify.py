@@ -62,7 +62,7 @@ class Looked:
 
 def part_of(where: Where, part: tuple[int, int], given: Reference, salt: bytes) -> Part:
     """Add up the rows in some blocks of a shard, and mark them (a task)."""
-    total = Part(nothing(given.classes, given.d), Marks())
+    total = Part(nothing(given), Marks())
     for model, rows in compute.each(*where, part):
         chunk = reference.usable(model, rows)[0]
         prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
@@ -125,9 +125,9 @@ def _shard(look: Looked, table: Part, learned: Marks, given: Reference, salt: by
         return
     if waiting.plan.mismatch:
         yield Check(f"{name}: queue", False, f"{waiting.plan.mismatch}; a retrain will serve it")
-    begun = nothing(given.classes, given.d) if waiting.truncated else engine.sums
+    begun = nothing(given) if waiting.truncated else engine.sums
     delta = begun + waiting.sums(engine) - table.total
-    wrong = names.difference(delta, names.of_sums(given.encoding, *taken.features))
+    wrong = names.difference(delta, names.of_sums(given, *taken.features))
     fine = f"are those of its {table.marks.rows} rows, bit for bit"
     yield Check(f"{name}: sums", not wrong, f"stored less computed: {wrong}" if wrong else fine)
     has = (Marks() if waiting.truncated else learned) + waiting.marks(salt)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.parquet as pq
 
-from mempair_db.database.exact import refer, targets
+from mempair_db.database.exact import OF_A_CLASS, refer, total
 from mempair_db.ledger import digest
 from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, VOID, Claim
 from mempair_db.offline import names, script
@@ -49,20 +49,20 @@ def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
     if reason:
         return [Claim(*claim, SKIPPED, note=reason) for claim in (CONSTANTS, SUMS, SERVED, LEARNED, DELETED)]
     reference = Reference.from_json(json.loads(row["constants"]))
-    stored = Sums.from_bytes(row["sums"], reference.classes, reference.d)
+    stored = Sums.from_bytes(row["sums"], *reference.shape)
     served = served_claim(row, reference, stored)
     if row["changes_waiting"]:
         note = f"{row['changes_waiting']} changes wait: run the worker, then export again"
         return [*(Claim(*claim, OPEN, note=note) for claim in (CONSTANTS, SUMS, LEARNED, DELETED)), served]
     learnable: Counter[str] = Counter()
-    total, references = exact.nothing(reference.classes, reference.d), []
+    added, references = exact.nothing(reference), []
     with bars(f"Adding up the rows of {model.name}", model.surviving_rows) as advance:
         for chunk, marked in usable_rows(model):
-            total += exact.sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
+            added += total(reference, script.terms(row), chunk.x, chunk.y, chunk.c)
             references.append(chunk.take(np.flatnonzero(marked).tolist()))
             learnable.update(chunk.keys)
             advance(len(chunk))
-    found = [_constants(row, reference, references), _sums(row, reference, stored, total), served]
+    found = [_constants(row, reference, references), _sums(row, reference, stored, added), served]
     return [*found, *_keys(model, learnable), _digest(model)]
 
 
@@ -98,12 +98,12 @@ def _constants(row: dict[str, Any], stored: Reference, parts: list[Changes]) -> 
     c = [values for part in parts for values in part.c]
     if not len(x):
         return Claim(*CONSTANTS, FAILS, note="no reference row is there")
-    same = refer(script.terms(row), x, targets(y, stored.loss), c).to_bytes() == stored.to_bytes()
+    same = refer(script.terms(row), x, y, c, stored.labels).to_bytes() == stored.to_bytes()
     return Claim(*CONSTANTS, HOLDS if same else FAILS, measured=f"{len(x)} reference rows", limit="equal")
 
 
 def _sums(row: dict[str, Any], reference: Reference, stored: Sums, total: Sums) -> Claim:
-    labels = names.of_sums(reference.encoding, row["numeric_features"], row["text_features"])
+    labels = names.of_sums(reference, row["numeric_features"], row["text_features"])
     wrong = names.difference(stored - total, labels)
     note = f"stored less computed: {wrong}" if wrong else ""
     if not wrong and row["learned_rows"] != total.n:
@@ -115,11 +115,16 @@ def served_claim(row: dict[str, Any], reference: Reference, stored: Sums) -> Cla
     """Compute what is served from the sums, and compare."""
     if row["served_sums"] is not None:  # in a fleet, with those of the other shards
         packed = np.array(row["served_sums"], "<i8").tobytes()
-        stored = Sums.from_bytes(packed, reference.classes, reference.d)
+        stored = Sums.from_bytes(packed, *reference.shape)
     terms, published = script.terms(row), json.loads(row["published"])
-    computed = fold(reference, exact.solve(reference, stored, terms["ridge"])[0], terms["curves"])
-    computed["places"] = json.loads(computed["places"])
+    classes = published.pop("classes", None) or []
+    each = [fold(reference, w, terms["curves"]) for w in exact.solve(reference, stored, terms["ridge"])]
+    computed = each[0] | {"places": json.loads(each[0]["places"])}
+    if reference.labels:
+        computed |= dict.fromkeys(OF_A_CLASS)
     wrong = [name for name, value in computed.items() if not _same(value, published[name])]
+    for folded, row_of_class in zip(each if reference.labels else [], classes, strict=True):
+        wrong += [f"{name} of a class" for name in OF_A_CLASS if not _same(folded[name], row_of_class[name])]
     note = f"other than computed: {', '.join(wrong)}" if wrong else ""
     return Claim(*SERVED, FAILS if wrong else HOLDS, limit="equal", note=note)
 
@@ -140,7 +145,7 @@ def usable_rows(model: Offline) -> Iterator[tuple[Changes, Any]]:
 def chunks(row: dict[str, Any], files: Sequence[Path]) -> Iterator[tuple[Changes, Any]]:
     """Yield the rows of some files that can be learned, and which of them are reference rows."""
     _, *features, target, flag = [title for title, _ in script.columns(row)]
-    numbers = features[: len(row["numeric_features"])]
+    numbers = features[: len(row["numeric_features"]) + script.has_weight(row)]
     texts = features[len(numbers) :]
     for batch in (one for file in files for one in pq.ParquetFile(file).iter_batches(batch_size=BATCH)):
         n = batch.num_rows
@@ -152,7 +157,7 @@ def chunks(row: dict[str, Any], files: Sequence[Path]) -> Iterator[tuple[Changes
         op, seq = np.full(n, INSERT, np.int16), np.zeros(n, np.int64)
         keys = batch.column("row_key").to_pylist()
         rows = Changes(seq=seq, op=op, keys=keys, x=x, c=c, y=y, captured_at=[None] * n)
-        skip, regression = script.terms(row)["on_null"] == "skip", script.terms(row)["loss"] != "logistic"
-        reasons = unusable(rows, impute=not skip, regression=regression, infinite=True)
+        skip, regression = script.terms(row)["on_null"] == "skip", script.terms(row)["loss"] in ("squared", "huber")
+        reasons = unusable(rows, not skip, regression, True, script.has_weight(row))
         good = [i for i in range(n) if not reasons[i]]
         yield rows.take(good), batch.column(flag).to_numpy(zero_copy_only=False)[good]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mempair_db.database.exact import refer, targets
+from mempair_db.database.exact import learnable, refer, total
 from mempair_db.measure import equalities, replay
 from mempair_db.offline import script
 from mempair_db.offline.folder import Offline
@@ -45,22 +45,23 @@ def _exact(model: Offline) -> Beside | None:
     chunks = [chunk for chunk, _ in equalities.usable_rows(model)]
     if not sum(map(len, chunks)):
         return None
-    x, y = np.concatenate([c.x for c in chunks]), targets(np.concatenate([c.y for c in chunks]), terms["loss"])
+    x, y = np.concatenate([c.x for c in chunks]), np.concatenate([c.y for c in chunks])
     texts = [values for chunk in chunks for values in chunk.c]
     old = Reference.from_json(json.loads(row["constants"]))
     every = max(1, len(x) // REFERENCE_ROWS)
-    new = refer(terms, x[::every], y[::every], texts[::every])
-    stored = Sums.from_bytes(row["sums"], old.classes, old.d)
+    new = refer(terms, x[::every], y[::every], texts[::every], old.labels)
+    stored = Sums.from_bytes(row["sums"], *old.shape)
+    rows = learnable(terms, x, y, texts, old.labels)
     figures = [
-        _fit(exact.predict(reference, exact.solve(reference, total, terms["ridge"]), x, texts), y, reference)
-        for reference, total in ((old, stored), (new, exact.sums(new, x, y, texts)))
+        _fit(exact.predict(reference, exact.solve(reference, sums, terms["ridge"]), rows.x, rows.c), rows.y, reference)
+        for reference, sums in ((old, stored), (new, total(new, terms, x, y, texts)))
     ]
-    return Beside("accuracy" if old.loss == "logistic" else "R²", len(x), *figures)
+    return Beside("R²" if old.regression else "accuracy", len(x), *figures)
 
 
 def _fit(served: Matrix, y: Vector, reference: Reference) -> float:
-    if reference.loss != "logistic":
+    if reference.regression:
         return float(1.0 - ((y - served[:, 0]) ** 2).mean() / max(y.var(), 1e-300))
-    if reference.classes > 1:
+    if reference.labels:
         return float((served.argmax(axis=1) == y).mean())
     return float(((served[:, 0] >= 0.5) == (y > 0.5)).mean())

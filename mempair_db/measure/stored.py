@@ -24,7 +24,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "state": {
         NOISED: "anchor theta block checkpoint",
         PUBLIC: "model_id version epoch clock rows_learned tally cap spent deletions largest ledger_seq "
-        "rows_refreshed reference_rows",
+        "rows_refreshed reference_rows others_refreshed",
         ROWS: "sums uncertainty",
         TIME: "refreshed_at unlearned_at unpurged_since",
         RANDOM: "ledger_hash attest_salt digest_salt",
@@ -36,10 +36,16 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         CONSTANTS: "centers scales levels places knots radius shift",
         TIME: "published_at versions_at",
     },
+    "published_class": {
+        NOISED: "intercept weights missing_weights knot_weights level_weights",
+        PUBLIC: "model_id place together",
+        CONSTANTS: "class",
+    },
     "model": {
         PUBLIC: "id name source key_columns features numeric_features text_features target positive loss epsilon delta "
         "gamma lambda m tau kappa clip calibration_rows unlearner on_null on_exhausted categories subject "
-        "keep_receipts epoch phase reason paused retrain_requested failure promise ridge curves serve_during_refresh",
+        "keep_receipts epoch phase reason paused retrain_requested failure promise ridge curves serve_during_refresh "
+        "weight class_weight parts",
         CONSTANTS: "constants",
         TIME: "created_at",
     },

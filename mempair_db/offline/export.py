@@ -251,7 +251,7 @@ def _sums(model: dict[str, Any]) -> list[dict[str, Any]]:
     if model["sums"] is None:
         return []
     reference = Reference.from_json(json.loads(model["constants"]))
-    labels = names.of_sums(reference.encoding, model["numeric_features"], model["text_features"])
+    labels = names.of_sums(reference, model["numeric_features"], model["text_features"])
     values = np.frombuffer(model["sums"], "<i8").tolist()
     return [
         {"model_id": model["id"], "place": place, "name": label, "value": value}

@@ -69,7 +69,7 @@ def _sums(models: Sequence[dict[str, Any]]) -> str:
     parts = ["select 0 as model_id, 0 as place, '' as name, 0::bigint as value where false"]
     for model in models:
         reference = Reference.from_json(json.loads(model["constants"]))
-        titles = names.of_sums(reference.encoding, model["numeric_features"], model["text_features"])
+        titles = names.of_sums(reference, model["numeric_features"], model["text_features"])
         listed = ", ".join(map(script.literal, titles))
         value = "signed(little_endian(substr(hex(sums), 16 * place - 15, 16)))"
         parts.append(

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any, Final
 
 from mempair_db.database.resources import directory
+from mempair_db.offline import terms as formulas
 from mempair_db.pair.encode import CLAMP, TARGET_CLAMP, UNIT, Encoding
-from mempair_db.pair.exact import LARGEST, TABLE_HALF, TABLE_STEP, Reference
+from mempair_db.pair.exact import Reference
 
 CHECKS: Final = Path(__file__).with_name("verify.sql")
 HEAD: Final = """\
@@ -79,6 +79,11 @@ def terms(model: dict[str, Any]) -> dict[str, Any]:
     return {**model, **json.loads(model["promise"] or "{}")}
 
 
+def has_weight(model: dict[str, Any]) -> bool:
+    """Whether the last number of a model's rows is their weight."""
+    return bool(terms(model).get("weighted"))
+
+
 def name(text: str) -> str:
     """Return an identifier of SQL."""
     return '"' + text.replace('"', '""') + '"'
@@ -93,7 +98,9 @@ def columns(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what the columns of a model's rows are called, and where they lie in the arrays that the server sends."""
     yield "row_key", "row_key"
     taken = {"row_key", "reference_row", model["target"]}
-    for array, features in (("x", model["numeric_features"]), ("c", model["text_features"])):
+    numbers = [*model["numeric_features"], *["weight of the row"] * has_weight(model)]
+    texts = [*model["text_features"], *["class of the row"] * (terms(model)["loss"] == "classes")]
+    for array, features in (("x", numbers), ("c", texts)):
         for place, feature in enumerate(features, start=1):
             yield (feature if feature not in taken else f"feature {feature}"), f"{array}[{place}]"
     yield model["target"] if model["target"] not in ("row_key", "reference_row") else f"target {model['target']}", "y"
@@ -102,7 +109,10 @@ def columns(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _model(model: dict[str, Any], reference: Reference) -> str:
     _, *features, target, _ = [title for title, _ in columns(model)]
-    numbers, texts = features[: len(model["numeric_features"])], features[len(model["numeric_features"]) :]
+    count = len(model["numeric_features"]) + has_weight(model)
+    numbers, texts = features[:count], features[count:]
+    weight = name(numbers.pop()) if has_weight(model) else None
+    label = name(texts.pop()) if reference.labels else None
     encoding = reference.encoding
     quantised = [
         f"{_quantised(name(feature), number.centre, number.scale, CLAMP)} as q{j}"
@@ -117,26 +127,31 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     outside = " or ".join(["false", *(f"coalesce(abs(q{j}) = {CLAMP * UNIT}, false)" for j in range(len(numbers)))])
     missing = [f"q{j} is null" for j, number in enumerate(encoding.numbers) if not number.missing]
     unknown = " or ".join(["false", *missing, *(f"({other})" for other in others)])
-    score = " + ".join(f"({w}) * k{i}" for i, w in enumerate(reference.w0[0].tolist()))
-    sums = ["sum(1)", "sum(outside)", "sum(unknown)", "sum(yq * yq)", *(f"sum(u * k{i})" for i in range(reference.d))]
-    sums += [f"sum(w * k{i} * k{j})" for i, j in combinations_with_replacement(range(reference.d), 2)]
-    listed = ",\n        ".join(f"coalesce({one}, 0)::bigint" for one in sums)
+    scored = [" + ".join(f"({w}) * k{i}" for i, w in enumerate(w0)) for w0 in reference.w0.tolist()]
+    scores = ", ".join(
+        f"cast(floor(cast({score} as double) / {2**reference.h}) as bigint) as z{k}" for k, score in enumerate(scored)
+    )
+    listed = ",\n        ".join(f"coalesce({one}, 0)::bigint" for one in formulas.sums(reference))
+    place = formulas.place(reference, name(target), label)
     number = model["id"]
-    usable = _usable(model, reference, numbers, texts, name(target))
+    usable = _usable(model, reference, numbers, texts, name(target), weight)
     return f"""
--- {json.dumps(model["name"])}: every row becomes integers (k), its score z at the reference weights, its terms u and w.
+-- {json.dumps(model["name"])}: every row becomes integers (k), its scores z at the reference weights, its terms.
 create or replace view computed_{number} as
 with quantised as materialized (
     select *, {", ".join([*quantised, _target(reference, name(target))])}
     from rows_{number}
     where {usable}
 ), coded as materialized (
-    select {name(target)} as y, yq, ({outside})::bigint as outside, ({unknown})::bigint as unknown, {", ".join(coded)}
+    select {name(target)} as y, {place} as place, {formulas.weight(reference, place, weight)} as s, yq,
+           ({outside})::bigint as outside, ({unknown})::bigint as unknown, {", ".join(coded)}
     from quantised
 ), scored as materialized (
-    select *, cast(floor(cast({score} as double) / {2**reference.h}) as bigint) as z from coded
+    select *, {scores} from coded
+), midway as materialized (
+    select *, {formulas.midway(reference)} from scored
 ), terms as materialized (
-    select *, {_terms(reference)} from scored
+    select *, {formulas.slopes(reference)} from midway
 ), total as (
     select [
         {listed}] as values from terms
@@ -224,28 +239,23 @@ def _coordinates(encoding: Encoding, texts: Sequence[str], others: Sequence[str]
 
 
 def _target(reference: Reference, target: str) -> str:
-    if reference.loss == "logistic":
+    if not reference.regression:
         return "0::bigint as yq"
     number = reference.encoding.target
     return f"{_quantised(target, number.centre, number.scale, TARGET_CLAMP)} as yq"
 
 
-def _terms(reference: Reference) -> str:
-    if reference.loss == "logistic":
-        p = f"(1 / (1 + exp(-greatest(least(z, {TABLE_HALF}), -{TABLE_HALF})::double / {TABLE_STEP})))"
-        u = f"floor({p} * 16384 + 0.5::double)::bigint - case when y > 0 then 16384 else 0 end"
-        return f"{u} as u, greatest(1, floor({p} * (1 - {p}) * 1024 + 0.5::double)::bigint) as w"
-    residual = f"greatest(least(z - yq, {LARGEST}), -{LARGEST})"
-    if reference.loss == "squared":
-        return f"{residual} as u, 1::bigint as w"
-    weight = f"greatest(1, least(256, (256 * {reference.clip}) // greatest(abs({residual}), 1)))"
-    return f"{weight} * {residual} as u, {weight} as w"
-
-
 def _usable(
-    model: dict[str, Any], reference: Reference, numbers: Sequence[str], texts: Sequence[str], target: str
+    model: dict[str, Any],
+    reference: Reference,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    target: str,
+    weight: str | None,
 ) -> str:
-    conditions = [f"abs({target}) = 1" if reference.loss == "logistic" else f"isfinite({target})"]
+    conditions = [f"isfinite({target})" if reference.regression else f"abs({target}) = 1"]
+    if weight is not None:
+        conditions.append(f"{weight} >= 0")
     if terms(model)["on_null"] == "skip":
         conditions += [f"{name(feature)} is not null and not isnan({name(feature)})" for feature in numbers]
         conditions += [f"{name(feature)} is not null" for feature in texts]

@@ -511,13 +511,14 @@ def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) 
 def moved(reference: Reference, total: Sums, w: Matrix) -> Vector:
     """√((w − w0)ᵀH(w − w0)/H₀₀) of every matrix: by how much the model moves scores from those of its reference.
 
-    H₀₀ = Σc, the intercept's (of all classes that are solved together), so this is a mean over rows, each counted by its
-    curvature, whatever the share of yes.
+    H₀₀ = Σc, the intercept's (of all classes that are solved together), so this is a mean over rows, each counted by
+    its curvature, whatever the share of yes.
     """
     away = w.reshape(total.g.shape) - (reference.w0 * 2.0**-reference.h).reshape(total.g.shape)
     squares = np.einsum("ki,kij,kj->k", away, total.H.astype(float), away)
     intercepts = np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum(axis=1)
-    return np.sqrt(np.maximum(squares, 0.0) / np.maximum(intercepts, 1))
+    mean: Vector = np.sqrt(np.maximum(squares, 0.0) / np.maximum(intercepts, 1))
+    return mean
 
 
 MOST_OUTSIDE: Final = 0.01

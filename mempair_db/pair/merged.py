@@ -58,7 +58,6 @@ def refer(
     ask: Ask,
     *,
     loss: str = "logistic",
-    classes: int = 1,
     curves: int = 0,
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
@@ -78,7 +77,7 @@ def refer(
             first += part
         return cast(Sums, first)
 
-    return settle(begin(encoding, loss=loss, classes=classes, clip=clip), total)
+    return settle(begin(encoding, loss=loss, clip=clip), total)
 
 
 def _fitted(x: Matrix, texts: list[list[str | None]], y: Vector, **how: Any) -> Encoding:

@@ -30,10 +30,10 @@ Counts = npt.NDArray[np.int64]
 def losses(reference: Reference, w: Matrix, x: Matrix, y: Vector, c: Texts = ()) -> Vector:
     """Return every row's loss; labels are 1 and 0, or a class's number."""
     served = predict(reference, w, x, c)
-    if reference.loss != "logistic":
+    if reference.regression:
         return np.asarray(np.abs(y - served[:, 0]) / reference.encoding.target.scale)
-    if reference.classes > 1:
-        own = served[np.arange(len(y)), y.astype(np.intp)]
+    if reference.labels:
+        own = np.where(y < 0, 0.0, served[np.arange(len(y)), y.astype(np.intp)])  # a class without a place
     else:
         own = np.where(y > 0, served[:, 0], 1.0 - served[:, 0])
     return np.asarray(-np.log(own.clip(min=1e-15)))

@@ -25,7 +25,7 @@ from psycopg import IsolationLevel
 from mempair_db.database import arrays
 from mempair_db.database.certified import published
 from mempair_db.database.connect import connect, refuse_shadows
-from mempair_db.database.exact import Exact, refer, targets
+from mempair_db.database.exact import Exact, refer
 from mempair_db.database.queries import query
 from mempair_db.errors import UnknownModel
 from mempair_db.offline import names
@@ -169,8 +169,8 @@ def _constants(taken: Snapshot, rows: Rows) -> Check:
     x, y = np.array([x for x, _, _ in found]), np.array([y for _, _, y in found])
     texts = [c for _, c, _ in found] if taken.model.text_count else ()
     if isinstance(engine, Exact):
-        computed = refer(engine.terms, x, targets(y, engine.terms["loss"]), texts)
         assert engine.reference is not None  # noqa: S101  (it has begun)
+        computed = refer(engine.terms, x, y, texts, engine.reference.labels)
         same = computed.to_bytes() == engine.reference.to_bytes()
         detail = "" if same else f": {_other_constants(computed.to_json(), engine.reference.to_json())}"
     else:
@@ -196,12 +196,12 @@ def _sums(taken: Snapshot, rows: Rows, engine: Exact, stored: Sums) -> Check:
     waiting = taken.waiting
     assert rows.total is not None  # noqa: S101  (there are constants)
     assert engine.reference is not None  # noqa: S101
-    begun = nothing(engine.reference.classes, engine.reference.d) if waiting.truncated else stored
+    begun = nothing(engine.reference) if waiting.truncated else stored
     delta = begun + waiting.sums(engine) - rows.total
     if not any(part.any() for part in (delta.counts, delta.g, delta.H)):
         after = f", after the {len(waiting.changes)} changes that wait" if len(waiting.changes) else ""
         return Check("sums", True, f"are those of the {rows.marks.rows} rows, bit for bit{after}")
-    labels = names.of_sums(engine.reference.encoding, *taken.features)
+    labels = names.of_sums(engine.reference, *taken.features)
     text = f"differ from those of the rows (stored less computed): {names.difference(delta, labels)}"
     found = explain.culprits(taken, delta)
     return Check("sums", False, f"{text}; {found}" if found else text)
@@ -213,12 +213,15 @@ def served(taken: Snapshot) -> Check:
     if isinstance(engine, Exact):
         computed = engine.served() | {"samples": engine.samples, "uncertainty": engine.uncertainty()}
         ready = engine.ready
+        if not _same_classes(engine.served_classes(), taken.published_classes):
+            return Check("served", False, "what is served of each class does not follow from the state")
     else:
         computed = {k: v for k, v in published(engine.pair).items() if k not in ("ready", "needed")}
         ready = bool(row["ready"])
     computed["places"] = json.loads(computed["places"])
     computed |= {"version": row["state_version"], "epoch": row["state_epoch"]}
-    computed["link"] = "identity" if taken.model.regression else "logistic"
+    several = taken.model.terms["loss"] == "classes"
+    computed["link"] = "identity" if taken.model.regression else "classes" if several else "logistic"
     wrong = [name for name, value in computed.items() if not _near(value, row[name])]
     if row["ready"] and not ready:
         wrong.append("ready")
@@ -227,6 +230,12 @@ def served(taken: Snapshot) -> Check:
     exactly = all(_near(value, row[name], 0.0) for name, value in computed.items())
     held = f"; version {row['held']} is held, and served instead" if row["held"] is not None else ""
     return Check("served", True, f"follows from the state, {'bit for bit' if exactly else f'to {CLOSE:g}'}{held}")
+
+
+def _same_classes(computed: list[dict[str, Any]], stored: list[dict[str, Any]]) -> bool:
+    return len(computed) == len(stored) and all(
+        _near(value, row[name]) for one, row in zip(computed, stored, strict=True) for name, value in one.items()
+    )
 
 
 def _near(computed: Any, stored: Any, most: float = CLOSE) -> bool:

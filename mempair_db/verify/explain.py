@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from mempair_db.database.exact import targets
-from mempair_db.pair.exact import Reference, Sums, gradients, sums
+from mempair_db.database.exact import learnable, total
+from mempair_db.pair.exact import Reference, Sums, gradients
 from mempair_db.verify.marks import each_learned
 from mempair_db.verify.snapshot import Snapshot
 from mempair_db.worker.changes import Changes
@@ -71,20 +71,22 @@ def culprits(snapshot: Snapshot, delta: Sums) -> str:
     reference = snapshot.reference
     if reference is None or abs(delta.n) != 1:
         return ""
-    wanted = delta.g[0] * delta.n
-    found = [key for chunk, _ in snapshot.chunks() for key in _matching(reference, chunk, wanted, delta)]
+    terms = snapshot.model.terms
+    found = [key for chunk, _ in snapshot.chunks() for key in _matching(reference, terms, chunk, delta)]
     if found:
         how = "are in the sums once too often" if delta.n > 0 else "are missing from the sums"
         return f"the terms of row {' or '.join(found[:SHOWN])} {how}"
     return "one row that is not in the table is in the sums" if delta.n > 0 else ""
 
 
-def _matching(reference: Reference, chunk: Changes, wanted: object, delta: Sums) -> Sequence[str]:
-    y = targets(chunk.y, reference.loss)
-    same = (gradients(reference, chunk.x, y, chunk.c) == wanted).all(axis=1)
+def _matching(reference: Reference, terms: Mapping[str, Any], chunk: Changes, delta: Sums) -> Sequence[str]:
+    rows = learnable(terms, chunk.x, chunk.y, chunk.c, reference.labels)
+    wanted = delta.g[0, : reference.d] * delta.n
+    same = (gradients(reference, rows.x, rows.y, rows.c, rows.weight) == wanted).all(axis=1)
     keys = []
     for i in np.flatnonzero(same).tolist():
-        one = sums(reference, chunk.x[[i]], y[[i]], chunk.c[i : i + 1], np.array([float(delta.n)]))
+        sign = np.array([float(delta.n)])
+        one = total(reference, terms, chunk.x[[i]], chunk.y[[i]], chunk.c[i : i + 1], sign)
         if one.to_bytes() == delta.to_bytes():
             keys.append(chunk.keys[i])
     return keys

@@ -11,11 +11,11 @@ import psycopg
 from psycopg.rows import dict_row
 
 from mempair_db.database import models
-from mempair_db.database.exact import Exact, targets
+from mempair_db.database.exact import Exact, total
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.database.source import Row, each_chunk
-from mempair_db.pair.exact import Reference, Sums, nothing, sums
+from mempair_db.pair.exact import Reference, Sums, nothing
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.verify.marks import Marks, Prints, each_learned, mark
 from mempair_db.worker import batch, exact
@@ -71,6 +71,7 @@ class Snapshot:
     model: Model
     features: tuple[list[str], list[str]]  # names of numbers and texts
     published: dict[str, Any]
+    published_classes: list[dict[str, Any]]
     stored_rows: int
     references: dict[str, int]  # fingerprints of the reference rows
     learned: Marks
@@ -93,14 +94,14 @@ class Snapshot:
             seen = self.held.keys() & {*chunk.keys, *(key for key, _ in rejected)} if self.held else set()
             part = None
             if reference is not None:
-                part = sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
+                part = total(reference, model.terms, chunk.x, chunk.y, chunk.c)
             return Rows(part, marks, len(rejected), seen, self._references_in(chunk, prints)), len(rows)
 
-        total = Rows(None if reference is None else nothing(reference.classes, reference.d))
+        found = Rows(None if reference is None else nothing(reference))
         for part, rows in each_chunk(self.connection, model, dsn, work):
-            total += part
+            found += part
             advance(rows)
-        return total
+        return found
 
     def _references_in(self, chunk: Changes, prints: Prints) -> list[tuple[str, Any, Any, float]]:
         found = [i for i, key in enumerate(chunk.keys) if key in self.references]
@@ -141,8 +142,12 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     for keys, prints in each_learned(connection, model_id):
         learned += mark(keys, prints)
     held = dict(connection.execute(query("verify_keys"), {"model": model_id}).fetchall())
+    each_class = connection.cursor(row_factory=dict_row).execute(
+        query("verify_classes"), {"model": model_id}, binary=True
+    )
+    served = each_class.fetchall()
     waiting = read_queue(connection, model)
-    return Snapshot(connection, model, features, row, stored, references, learned, held, waiting)
+    return Snapshot(connection, model, features, row, served, stored, references, learned, held, waiting)
 
 
 def read_queue(connection: psycopg.Connection[Any], model: Model) -> Waiting:
@@ -153,6 +158,6 @@ def read_queue(connection: psycopg.Connection[Any], model: Model) -> Waiting:
         return Waiting(changes, *batch.net(connection, model, changes), False)
     changes = changes.take(slice(int(truncations[-1]) + 1, None))
     is_exact = isinstance(model.engine, Exact)
-    reasons = unusable(changes, impute=model.imputes, regression=model.regression, infinite=is_exact)
+    reasons = unusable(changes, model.imputes, model.regression, is_exact, bool(model.terms.get("weighted")))
     prints = fingerprints(model.secret, changes.x, changes.y, changes.c)
     return Waiting(changes, prints, plan(changes, prints, {}, reasons), True)

@@ -79,7 +79,7 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
 def net(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> tuple[Prints, Plan]:
     """Fingerprint the events of a batch, and net them against what is learned."""
     is_exact = isinstance(model.engine, Exact)
-    reasons = unusable(changes, impute=model.imputes, regression=model.regression, infinite=is_exact)
+    reasons = unusable(changes, model.imputes, model.regression, is_exact, bool(model.terms.get("weighted")))
     prints = fingerprints(model.secret, changes.x, changes.y, changes.c)
     deleted = set(changes.keys_of(queue.DELETE))
     new = [key for key in changes.keys_of(queue.INSERT) if key not in deleted]

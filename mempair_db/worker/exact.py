@@ -8,11 +8,11 @@ import numpy as np
 import psycopg
 
 from mempair_db.database import learned
-from mempair_db.database.exact import Exact, refer, targets
+from mempair_db.database.exact import Exact, refer
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.ledger.record import Record
-from mempair_db.pair.exact import Sums, sums
+from mempair_db.pair.exact import Sums
 from mempair_db.worker import batch, progressive, reference
 from mempair_db.worker.changes import Changes
 from mempair_db.worker.plan import Plan, Prints
@@ -62,19 +62,17 @@ def _same_constants(engine: Exact, left: Left) -> bool:
     assert engine.reference is not None  # noqa: S101  (the batch has looked)
     if len(left.x) == 0:
         return False
-    new = refer(engine.terms, left.x, targets(left.y, engine.terms["loss"]), left.c)
+    new = refer(engine.terms, left.x, left.y, left.c, engine.reference.labels)
     return new.to_bytes() == engine.reference.to_bytes()
 
 
 def terms(engine: Exact, changes: Changes, reduced: Plan) -> Sums:
     """Return the sums that the batch adds: those of its new rows less those of the old ones."""
-    assert engine.reference is not None  # noqa: S101  (the batch has looked)
     which = np.array([*reduced.learn, *reduced.unlearn], np.intp)
     sign = np.ones(len(which))
     sign[len(reduced.learn) :] = -1.0
     c = [changes.c[i] for i in which.tolist()] if len(changes.c) else ()
-    y = targets(changes.y[which], engine.reference.loss)
-    return sums(engine.reference, changes.x[which], y, c, sign)
+    return engine.sums_of(changes.x[which], changes.y[which], c, sign)
 
 
 def _enter(changes: Changes, reduced: Plan, record: Record) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from mempair_db.database.exact import targets
+from mempair_db.database.exact import learnable
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.pair import progressive
@@ -38,8 +38,8 @@ def at_refresh(connection: psycopg.Connection[Any], model: Model, sample: Change
 def _count(connection: psycopg.Connection[Any], model: Model, rows: Changes, kind: str) -> None:
     engine = model.exact
     assert engine.reference is not None  # noqa: S101  (there is something to predict with)
-    y = targets(rows.y, engine.reference.loss)
-    counts = progressive.counts(progressive.losses(engine.reference, engine.weights(), rows.x, y, rows.c))
+    found = learnable(engine.terms, rows.x, rows.y, rows.c, engine.reference.labels)
+    counts = progressive.counts(progressive.losses(engine.reference, engine.weights(), found.x, found.y, found.c))
     values = {"model": model.id, "kind": kind, "epoch": model.epoch, "counts": counts.tolist()}
     if connection.execute(query("add_losses"), values).rowcount == 0:
         values["counts"] = (counts + progressive.noise()).tolist()
@@ -50,4 +50,4 @@ def _unit(model: Model) -> float:
     """What a loss of 1 is."""
     reference = model.exact.reference
     assert reference is not None  # noqa: S101  (there is something to predict with)
-    return 1.0 if reference.loss == "logistic" else reference.encoding.target.scale
+    return reference.encoding.target.scale if reference.regression else 1.0

@@ -38,7 +38,7 @@ class Left(NamedTuple):
 
 def choose(connection: psycopg.Connection[Any], model: Model) -> Changes | None:
     """Choose 5,000 to 10,000 new reference rows by their keys, and store which; None if the table has too few."""
-    connection.execute(query("forget_reference"), {"model": model.id})
+    forget(connection, model)
     count = connection.execute(model.statement("count_source")).fetchone()
     rows = count[0] if count else 0
     if rows < model.terms["calibration_rows"]:
@@ -61,6 +61,11 @@ def read(connection: psycopg.Connection[Any], model: Model, salt: int, most: int
     """Read the rows of the table whose key's hash is at most so much."""
     values = {"salt": salt, "threshold": most}
     return usable(model, arrays.fetch(connection, model.statement("sample_source"), values))[0]
+
+
+def forget(connection: psycopg.Connection[Any], model: Model) -> None:
+    """No row is a reference row."""
+    connection.execute(query("forget_reference"), {"model": model.id})
 
 
 def store(connection: psycopg.Connection[Any], model: Model, rows: Changes) -> None:
@@ -112,6 +117,6 @@ def usable(model: Model, rows: list[Row]) -> tuple[Changes, list[tuple[str, str]
     op, seq = np.full(n, queue.INSERT, np.int16), np.zeros(n, np.int64)
     chunk = Changes(seq=seq, op=op, keys=keys, x=x, c=c, y=y, captured_at=[None] * n)
     infinite = isinstance(model.engine, Exact)
-    reasons = unusable(chunk, impute=model.imputes, regression=model.regression, infinite=infinite)
+    reasons = unusable(chunk, model.imputes, model.regression, infinite, bool(model.terms.get("weighted")))
     rejected = [(keys[i], reason) for i, reason in enumerate(reasons) if reason]
     return (chunk.take([i for i in range(n) if not reasons[i]]) if rejected else chunk), rejected

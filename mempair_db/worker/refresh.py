@@ -6,19 +6,21 @@ snapshot. Whatever number of parts there is, the sums have the same bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import psycopg
 
 from mempair_db.database import learned
-from mempair_db.database.exact import refer, targets
+from mempair_db.database.exact import refer, total
 from mempair_db.database.faults import point
 from mempair_db.database.models import Member, Model
 from mempair_db.database.queries import query
 from mempair_db.database.source import Row, each_chunk
 from mempair_db.ledger.record import Record
-from mempair_db.pair.exact import Reference, Sums, nothing, sums
+from mempair_db.pair import classes
+from mempair_db.pair.exact import Reference, Sums, nothing
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import changes as queue
 from mempair_db.worker import progressive
@@ -56,16 +58,16 @@ def read(
     if chosen is None:
         return 0
     reference, sample = chosen
-    total = nothing(reference.classes, reference.d)
+    added, terms = nothing(reference), model.terms
 
     def add(rows: list[Row]) -> tuple[Sums, bytes, list[tuple[str, str]]]:
         chunk, rejected = rows_of_reference.usable(model, rows)
         prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
-        part = sums(reference, chunk.x, targets(chunk.y, reference.loss), chunk.c)
+        part = total(reference, terms, chunk.x, chunk.y, chunk.c)
         return part, learned.pack(model.id, chunk.keys, prints, None, connection.info.encoding), rejected
 
     for part, packed, rejected in each_chunk(connection, model, dsn, add):
-        total += part
+        added += part
         learned.enter(connection, packed)
         for key, reason in rejected:
             record.reject(0, key, queue.INSERT, reason)
@@ -75,7 +77,7 @@ def read(
         if give_up():
             return None
     engine = model.exact
-    begin(connection, model, reference, total, given)
+    begin(connection, model, reference, added, given)
     detail = f"exact d={reference.d} from {engine.reference_rows} reference rows"
     record.enter("calibrated", rows=engine.reference_rows, detail=detail)
     record.note(f"epoch {model.epoch}: {detail}")
@@ -84,8 +86,8 @@ def read(
     ready = engine.ready
     model.move("ready" if ready else "learning", model.reason)
     if ready:
-        record.enter("gate_opened", rows=total.n)
-    return total.n
+        record.enter("gate_opened", rows=added.n)
+    return added.n
 
 
 def begin(
@@ -128,4 +130,15 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Referenc
     engine.reference_rows = len(sample)
     if (sample.y == sample.y[0]).all():
         model.reason = "at the last refresh every row had the same target: there was nothing to tell apart"
-    return refer(engine.terms, sample.x, targets(sample.y, engine.terms["loss"]), sample.c), sample
+    labels = _classes(connection, model) if engine.terms["loss"] == "classes" else ()
+    if engine.terms["loss"] == "classes" and not labels:
+        model.reason = "no class has the 5 rows that it needs"
+        rows_of_reference.forget(connection, model)
+        return None
+    return refer(engine.terms, sample.x, sample.y, sample.c, labels), sample
+
+
+def _classes(connection: psycopg.Connection[Any], model: Model) -> tuple[str, ...]:
+    """Return the classes that have a place, counted among all rows that can be learned."""
+    values = {"skip": not model.imputes, "weighted": bool(model.terms.get("weighted"))}
+    return classes.choose(Counter(dict(connection.execute(model.statement("count_classes"), values).fetchall())))

@@ -145,3 +145,45 @@ end $$;
 
 -- Capture divides the rows of a statement by these numbers. A session takes 500 at a time, the rows of a chunk.
 create sequence mempair.chunk_seq as bigint cache 500 cycle;
+drop function if exists mempair.explain(text, anyelement);
+
+-- Kinds of models: several classes, weights, features made of columns.
+alter table mempair.model
+    add column weight text,
+    add column class_weight text check (class_weight = 'balanced'),
+    add column parts jsonb,
+    drop constraint model_loss_check,
+    drop constraint model_check,
+    add constraint model_loss_check check (loss in ('logistic', 'squared', 'huber', 'classes'));
+comment on column mempair.model.weight is 'The column that says how much a row counts, from 0 to 16, in 16ths.';
+comment on column mempair.model.class_weight is 'balanced: rows count so that every class counts alike; by the reference rows.';
+comment on column mempair.model.parts is
+    'How every feature is read: [{"feature", "as", "columns", "size"}]. NULL: made when every feature was a column.';
+alter table mempair.state add column others_refreshed bigint;
+comment on column mempair.state.others_refreshed is
+    'Several classes: how many rows were of a class without a place when the constants were chosen.';
+alter table mempair.published
+    drop constraint published_link_check,
+    drop constraint published_check1,
+    add constraint published_link_check check (link in ('logistic', 'identity', 'classes')),
+    add constraint published_ready_check check (not ready or link = 'classes' or (weights is not null and intercept is not null));
+
+-- What is the same for all classes is in mempair.published.
+create table mempair.published_class (
+    model_id        integer not null references mempair.published on delete cascade,
+    place           integer not null,
+    class           text not null,
+    together        boolean not null,
+    intercept       float8 not null,
+    weights         float8[] not null,
+    missing_weights float8[],
+    knot_weights    float8[] not null,
+    level_weights   float8[] not null,
+    primary key (model_id, place)
+) with (toast_tuple_target = 8160, fillfactor = 50);
+alter table mempair.published_class
+    alter column weights set storage external,
+    alter column missing_weights set storage external,
+    alter column knot_weights set storage external,
+    alter column level_weights set storage external;
+comment on table mempair.published_class is 'What a model of several classes serves: the weights of each.';

@@ -25,7 +25,8 @@ end $$;
 revoke all on all tables in schema mempair from public;
 revoke all on all sequences in schema mempair from public;
 revoke all on all functions in schema mempair from public;
-revoke all on function public.mempair_predict(text, float8[]), public.mempair_try_predict(text, float8[]) from public;
+revoke all on function public.mempair_predict(text, float8[]), public.mempair_try_predict(text, float8[]),
+    public.mempair_predict_class(text, float8[]), public.mempair_predict_proba(text, float8[]) from public;
 
 -- ANALYZE keeps samples of what it reads, which outlive the rows: keys of deleted rows, and their numbers. So it reads only
 -- counters and times, in the tables that a later version adds as well. The planner needs no more.

@@ -28,7 +28,7 @@ begin
         from (
             select 'function' as kind, p.oid::pg_catalog.regprocedure::text as name, p.proowner as owner
             from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-            where n.nspname = 'mempair' or (n.nspname = 'public' and p.proname in ('mempair_predict', 'mempair_try_predict'))
+            where n.nspname = 'mempair' or (n.nspname = 'public' and p.proname in ('mempair_predict', 'mempair_try_predict', 'mempair_predict_class', 'mempair_predict_proba'))
             union all
             select 'relation', c.oid::pg_catalog.regclass::text, c.relowner
             from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace

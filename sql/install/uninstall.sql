@@ -16,7 +16,8 @@ begin
         select p.oid::pg_catalog.regprocedure as signature
         from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
         where (n.nspname, p.proname) in (
-            ('public', 'mempair_predict'), ('public', 'mempair_try_predict'),
+            ('public', 'mempair_predict'), ('public', 'mempair_try_predict'), ('public', 'mempair_predict_class'),
+            ('public', 'mempair_predict_proba'), ('mempair', 'predict_class_all'),
             ('mempair', 'predict'), ('mempair', 'try_predict'), ('mempair', 'predict_proba'), ('mempair', 'predict_all'))
     loop
         execute pg_catalog.format('drop function %s', object.signature);

@@ -14,7 +14,10 @@ select mempair.create_model(
     clip => %(clip)s, calibration_rows => %(calibration_rows)s, categories => %(categories)s::jsonb,
     on_null => %(on_null)s, on_exhausted => %(on_exhausted)s, unlearner => %(unlearner)s, loss => %(loss)s,
     backfill => %(backfill)s, subject => %(subject)s, keep_receipts => %(keep_receipts)s::interval, ridge => %(ridge)s,
-    curves => %(curves)s, serve_during_refresh => %(serve_during_refresh)s)
+    curves => %(curves)s, serve_during_refresh => %(serve_during_refresh)s, weight => %(weight)s, class_weight => %(class_weight)s)
+
+-- cli_curve --
+select c.x, c.level, c.contribution, c.class from mempair.curve(%(name)s, %(feature)s) c
 
 -- cli_alter_model --
 select mempair.alter_model(

@@ -23,7 +23,7 @@ update mempair.model set retrain_requested = %(why)s where id = %(model)s and re
 
 -- look --
 select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
-       s.reference_rows, s.ledger_seq, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret,
+       s.reference_rows, s.others_refreshed, s.ledger_seq, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret,
        f.shard as fleet_shard, f.generation as fleet_generation, f.references_checked, p.held, p.versions,
        extract(epoch from clock_timestamp() - p.versions_at)::float8 as versions_age
 from mempair.state s
@@ -181,6 +181,13 @@ update mempair.published set
     ready = %(ready)s, samples = %(samples)s, needed = %(needed)s, published_at = clock_timestamp()
 where model_id = %(model)s
 
+-- unpublish_classes --
+delete from mempair.published_class where model_id = %(model)s
+
+-- publish_class --
+insert into mempair.published_class (model_id, place, class, together, intercept, weights, missing_weights, knot_weights, level_weights)
+values (%(model)s, %(place)s, %(class)s, %(together)s, %(intercept)s, %(weights)s, %(missing_weights)s, %(knot_weights)s, %(level_weights)s)
+
 -- blank_published --
 update mempair.published set
     version = %(version)s, epoch = %(epoch)s, weights = null, centers = null, intercept = null, levels = null,
@@ -279,6 +286,7 @@ select mempair.mark_dropped_sources()
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = %(rows)s, sums = %(sums)s,
     rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s, uncertainty = %(uncertainty)s,
+    others_refreshed = %(others_refreshed)s,
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
     largest = 0, attest_salt = null, digest_salt = null
@@ -316,6 +324,15 @@ select %(model)s, k.key, k.fingerprint from unnest(%(keys)s::text[], %(prints)s:
 
 -- count_source --
 select count(*) from {rows} t where t.y is not null
+
+-- count_classes --
+-- The class is the last text of a row, its weight the last number; rows that are refused do not count.
+select t.c[pg_catalog.cardinality(t.c)], count(*)::integer from {rows} t
+where t.y is not null
+  and (not %(weighted)s or t.x[pg_catalog.cardinality(t.x)] >= 0)
+  and (not %(skip)s or (pg_catalog.array_position(t.c, null) is null
+                        and not exists (select from unnest(t.x) as v(number) where v.number = 'NaN')))
+group by 1 having count(*) >= 5
 
 -- sample_source --
 -- A sample by key: whether a row is in it depends on the salt and its own key alone.

@@ -194,7 +194,7 @@ def test_a_batch_that_comes_twice_is_applied_once(exact: Story) -> None:
     "mutant",
     [
         lambda part, reference: part + part,  # applied twice
-        lambda part, reference: nothing(1, reference.d),  # a deletion that only the ledger saw
+        lambda part, reference: nothing(reference),  # a deletion that only the ledger saw
         lambda part, reference: replace(part, g=part.g + 1),  # off by the last bit
     ],
 )

@@ -242,7 +242,12 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "is a temporary table",
         "ordinary table",
     ),
-    "a text target": ("", {"target": "'status'"}, "'status' is text", "positive => '...'"),
+    "a text target of a certified model": (
+        "",
+        {"target": "'status'", "unlearner": "'symmetric'"},
+        "'status' is text",
+        "positive => '...'",
+    ),
     "the target among the features": ("", {"features": "'age, churned'"}, "both target and feature", "take it out"),
     "two models of one name": (LEARNED, {}, "already a model 'm'", "mempair.drop_model"),
     "budget for an exact model": ("", {"unlearner": "'exact'", "epsilon": "1"}, "epsilon cannot be 1", "leave it out"),

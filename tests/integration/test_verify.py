@@ -12,8 +12,8 @@ import pytest
 
 from mempair_db.database import models
 from mempair_db.database.connect import connect
-from mempair_db.database.exact import Exact, targets
-from mempair_db.pair.exact import Sums, sums
+from mempair_db.database.exact import Exact, total
+from mempair_db.pair.exact import Sums
 from mempair_db.verify.checks import Report, verify
 from mempair_db.worker import batch
 from tests.world import SHOP, World
@@ -58,7 +58,8 @@ def terms(world: World, number: int) -> Sums:
         x, c, y = connection.cursor(binary=True).execute(rows, [str(number)]).fetchall()[0]
         reference = model.exact.reference
         assert reference is not None
-        return sums(reference, np.array([x]), targets(np.array([y]), "logistic"), [tuple(c)])
+        terms = {"loss": "logistic"}
+        return total(reference, terms, np.array([x]), np.array([y]), [tuple(c)])
 
 
 def overwrite(world: World, new: Sums) -> None:

@@ -28,7 +28,7 @@ select mempair.reconcile('parts', repair => true);
 GENERATORS = {
     *("mempair.write_extractor", "mempair.write_trigger_function", "mempair.attach_triggers", "mempair.write_predict"),
     *("mempair.apply_grants", "mempair.revoke_role", "mempair.erase_queue", "mempair.backfill_blocks"),
-    *("mempair.enqueue", "mempair.some_values"),
+    *("mempair.enqueue", "mempair.some_values", "mempair.array_size", "mempair.check_classes"),
     "mempair.compare",  # takes a condition, which is the caller's own SQL
 }
 # These fill a record by dynamic SQL, whose columns the extension cannot know.

@@ -63,8 +63,11 @@ def test_nothing_is_open_to_everybody(connection: psycopg.Connection) -> None:
 
 
 def test_predictions_are_stable_and_safe_in_parallel(connection: psycopg.Connection) -> None:
-    forms = "p.proname in ('mempair_predict', 'mempair_try_predict', 'predict', 'try_predict', 'predict_proba')"
-    assert len(names(connection, forms)) == 5 * 3
+    forms = (
+        "p.proname in ('mempair_predict', 'mempair_try_predict', 'predict', 'try_predict', 'predict_proba',"
+        " 'mempair_predict_class', 'mempair_predict_proba')"
+    )
+    assert len(names(connection, forms)) == 7 * 3
     assert names(connection, f"{forms} and (p.provolatile, p.proparallel, p.prosecdef) <> ('s', 's', true)") == []
 
 

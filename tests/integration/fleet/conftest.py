@@ -97,12 +97,12 @@ class Shards:
         for world in self.worlds:
             stored, packed = world.one("select m.constants, s.sums from mempair.model m join mempair.state s on true")
             assert Reference.from_json(stored).to_bytes() == constants.to_bytes()
-            result.append(Sums.from_bytes(packed, constants.classes, constants.d))
+            result.append(Sums.from_bytes(packed, *constants.shape))
         return result
 
     def total(self) -> Sums:
         constants = self.reference()
-        total = nothing(constants.classes, constants.d)
+        total = nothing(constants)
         for part in self.own():
             total += part
         return total

@@ -1,0 +1,152 @@
+"""Several classes, from the table to the prediction: learned, forgotten, verified; classes that come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import psycopg
+import pytest
+
+from mempair_db.measure.equalities import claims
+from mempair_db.offline.export import export
+from mempair_db.offline.folder import offline
+from mempair_db.verify.checks import verify
+from tests.world import World
+
+FLOWERS = """
+create table flowers (id integer primary key, length float8, width float8, soil text, kind text, number integer);
+select mempair.create_model('kind', 'flowers', target => 'kind', features => array['length', 'width', 'soil'],
+                            gamma => 10, curves => 0);
+"""
+FILL = """
+insert into flowers
+select i, 1 + i %% 3 + (i * 7919 %% 100) / 100.0, 3 - i %% 3 + (i * 104729 %% 100) / 100.0,
+       (array['clay', 'sand', null])[1 + i * 31 %% 3], (array['iris', 'rose', 'tulip'])[1 + i %% 3], i %% 3
+from generate_series(%s::integer, %s::integer) i
+"""
+
+
+@pytest.fixture
+def flowers(world: World) -> World:
+    world(FLOWERS)
+    world.sql.execute(FILL, [1, 600])
+    world.work()
+    return world
+
+
+def verified(world: World) -> None:
+    report = verify(world.dsn, 1)
+    assert report.fine, report
+    checks = world.execute("select \"check\", fine, detail from mempair.verify_model('kind')")
+    assert all(fine is not False for _, fine, _ in checks), checks
+
+
+def classes(world: World) -> list[str]:
+    return [name for (name,) in world.execute("select class from mempair.published_class order by place")]
+
+
+def test_a_text_target_becomes_a_model_of_its_values(flowers: World) -> None:
+    right, rows = flowers.one(
+        "select count(*) filter (where mempair_predict_class('kind', f) = f.kind), count(*) from flowers f"
+    )
+    assert right / rows > 0.95
+    found = flowers.execute("select class, probability from flowers f, mempair_predict_proba('kind', f) where id = 1")
+    assert found[0][0] == "rose"
+    assert sum(p for _, p in found) == pytest.approx(1.0)
+    everything = flowers.execute("select row_key, class, probability from mempair.predict_class_all('kind')")
+    assert len(everything) == rows
+    assert {key: name for key, name, _ in everything}["1"] == "rose"
+    verified(flowers)
+
+
+def test_a_deletion_leaves_the_bytes_of_the_rows_that_are_left(flowers: World) -> None:
+    flowers("delete from flowers where id % 7 = 0", "update flowers set kind = 'rose', soil = 'sand' where id = 5")
+    flowers.work()
+    flowers.check_exact()
+    verified(flowers)
+
+
+def test_a_new_class_is_learned_and_one_without_rows_goes(flowers: World) -> None:
+    # Given a class nobody knew, of too few rows to have a name
+    flowers("insert into flowers select 1000 + i, 9, 9, 'clay', 'cactus' from generate_series(1, 4) i")
+    flowers.work()
+    assert classes(flowers) == ["iris", "rose", "tulip"]
+    assert flowers.one("select rows_learned from mempair.state") == 604
+    verified(flowers)
+    # When there is one row more, Then it has a place, and is predicted
+    flowers("insert into flowers values (1005, 9, 9, 'clay', 'cactus')")
+    flowers.work()
+    assert classes(flowers) == ["cactus", "iris", "rose", "tulip"]
+    assert flowers.one("select mempair_predict_class('kind', f) from flowers f where id = 1005") == "cactus"
+    verified(flowers)
+    # And when one of them goes, nothing of it is left
+    flowers("delete from flowers where id = 1005")
+    flowers.work()
+    assert classes(flowers) == ["iris", "rose", "tulip"]
+    assert "cactus" not in flowers.one("select constants::text || promise::text from mempair.model")
+    flowers.check_exact()
+    verified(flowers)
+
+
+def test_what_has_no_one_number_says_what_to_ask_for(flowers: World) -> None:
+    for form in ("mempair_predict('kind', f) from flowers f", "* from mempair.predict_all('kind')"):
+        with pytest.raises(psycopg.Error, match="several classes apart") as refused:
+            flowers.execute(f"select {form}")
+        assert "predict_class" in str(refused.value.diag.message_hint)
+    assert flowers.one("select mempair_try_predict('kind', f) from flowers f limit 1") is None
+    with pytest.raises(psycopg.Error, match="text features"):
+        flowers.execute("select mempair_predict_class('kind', array[1.0, 2.0])")
+
+
+def test_integers_are_classes_if_asked_and_arrays_of_numbers_are_rows(flowers: World) -> None:
+    flowers(
+        "select mempair.create_model('number', 'flowers', target => 'number', features => '{length,width}',"
+        " loss => 'classes', class_weight => 'balanced', gamma => 10)"
+    )
+    flowers.work()
+    assert flowers.one("select mempair_predict_class('number', array[1.5, 3.5])") == "0"
+    rows = flowers.execute("select class, probability from mempair_predict_proba('number', array[3.5, 1.2])")
+    assert rows[0][0] == "2"
+    assert rows[0][1] > 0.9
+    checks = flowers.execute("select fine from mempair.verify_model('number')")
+    assert all(fine is not False for (fine,) in checks)
+    assert verify(flowers.dsn, 2).fine
+
+
+def test_two_classes_have_probabilities_too(flowers: World) -> None:
+    flowers(
+        "select mempair.create_model('rose', 'flowers', target => 'kind', positive => 'rose',"
+        " features => '{length,width}', gamma => 10)"
+    )
+    flowers.work()
+    rows = flowers.execute("select class, probability from flowers f, mempair_predict_proba('rose', f) where id = 1")
+    yes = flowers.one("select mempair_predict('rose', f) from flowers f where id = 1")
+    assert dict(rows) == {"rose": yes, None: 1 - yes}
+
+
+def test_the_explanation_of_each_class_adds_up_to_its_probability(flowers: World) -> None:
+    rows = flowers.execute(
+        "select class, sum(contribution) from flowers f, mempair.explain('kind', f) where id = 1 group by class"
+    )
+    scores = np.array([score for _, score in sorted(rows)])
+    expected = dict(flowers.execute("select p.* from flowers f, mempair_predict_proba('kind', f) p where id = 1"))
+    p = np.exp(scores) / np.exp(scores).sum()
+    assert dict(zip(sorted(name for name, _ in rows), p.tolist(), strict=True)) == pytest.approx(expected)
+    found = flowers.execute(
+        "select class, count(*), count(standard_error) from mempair.coefficients('kind') group by 1"
+    )
+    assert len(found) == 3
+    assert all(count == errors for _, count, errors in found)
+
+
+def test_an_export_is_verified_by_duckdb_alone(flowers: World, tmp_path: Path) -> None:
+    export(flowers.dsn, tmp_path / "export", rows=True)
+    script = (tmp_path / "export" / "verify.sql").read_text(encoding="utf-8")
+    with duckdb.connect() as duck:
+        duck.execute(f"set file_search_path = '{tmp_path / 'export'}'")
+        duck.execute(script)
+        assert duck.execute("select bool_and(fine) from verdict").fetchone() == (True,)
+    with offline("kind", folder=tmp_path / "export") as model:
+        assert {claim.verdict for claim in claims(model)} == {"holds"}
