@@ -85,7 +85,7 @@ $$;
 -- The array forms: raw values of the numeric features, in the model's order.
 do $do$
 begin
-    execute $format$
+    execute format($format$
 create or replace function public.mempair_predict_proba(model_name text, features float8[])
 returns table (class text, probability float8)
 language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
@@ -96,13 +96,13 @@ begin
     perform mempair.refuse_texts(model);
     return query select p.class, p.probability from mempair.probabilities(model.id, features, null) p order by 2 desc, 1;
 end $$
-$format$;
-    execute $format$
+$format$);
+    execute format($format$
 create or replace function public.mempair_predict_class(model_name text, features float8[]) returns text
 language sql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
     select p.class from public.mempair_predict_proba(model_name, features) p order by p.probability desc, p.class limit 1
 $$
-$format$;
+$format$);
 end $do$;
 
 -- The row forms of one table.
