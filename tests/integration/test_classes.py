@@ -8,6 +8,7 @@ import duckdb
 import numpy as np
 import psycopg
 import pytest
+from sklearn import metrics
 
 from mempair_db.measure.equalities import claims
 from mempair_db.offline.export import export
@@ -150,3 +151,26 @@ def test_an_export_is_verified_by_duckdb_alone(flowers: World, tmp_path: Path) -
         assert duck.execute("select bool_and(fine) from verdict").fetchone() == (True,)
     with offline("kind", folder=tmp_path / "export") as model:
         assert {claim.verdict for claim in claims(model)} == {"holds"}
+
+
+def test_a_model_of_several_classes_is_judged_as_by_scikit_learn(flowers: World) -> None:
+    flowers("insert into flowers (id, length) values (900, 1)")
+    rows, loss, base, accuracy, auc, brier, confusion = flowers.one(
+        "select rows, log_loss, base_log_loss, accuracy, auc, brier, confusion from mempair.evaluate('kind')"
+    )
+    found = flowers.execute(
+        "select f.kind, array_agg(p.probability order by p.class) from flowers f,"
+        " mempair_predict_proba('kind', f) p where f.kind is not null group by f.id, f.kind"
+    )
+    y, p = [kind for kind, _ in found], np.array([each for _, each in found])
+    names = ["iris", "rose", "tulip"]
+    right = metrics.accuracy_score(y, [names[i] for i in p.argmax(axis=1)])
+    own = np.array([[kind == name for name in names] for kind in y], float)
+    assert (rows, auc) == (600, None)
+    expected = (metrics.log_loss(y, p), right, ((p - own) ** 2).sum(axis=1).mean())
+    assert (loss, accuracy, brier) == pytest.approx(expected)
+    assert base == pytest.approx(np.log(3), abs=0.01)
+    assert sum(cell["rows"] for cell in confusion) == 600
+    assert sum(cell["rows"] for cell in confusion if cell["actual"] == cell["predicted"]) == round(right * 600)
+    assert flowers.one("select rows, log_loss from mempair.evaluate('kind', which => 'unlabelled')") == (1, None)
+    assert flowers.one("select rows from mempair.evaluate('kind', 'id <= 10')") == 10
