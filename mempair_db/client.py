@@ -4,6 +4,7 @@
         client.create_model("churn", "customers", target="churned", features=["age", "plan"])
         client.learn("churn", [{"id": 1, "age": 42, "plan": "pro", "churned": False}])
         client.predict("churn", {"age": 42, "plan": "pro"})
+        client.predict_proba("kind", {"length": 3})  # of a model of several classes: {"rose": 0.9, "iris": 0.1}
         client.forget("churn", 1)
         client.receipt("churn", 1)                   # once a worker has applied it
 
@@ -19,6 +20,7 @@ from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
@@ -59,7 +61,16 @@ def _table(name: str) -> Question[tuple[sql.Identifier, list[str]]]:
 
 
 def _value(value: Any) -> Any:
-    return Jsonb(value) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return Jsonb(value)
+    plain = _plain(value)
+    if isinstance(plain, list) and any(isinstance(each, float) for each in plain):
+        return [each if each is None else float(each) for each in plain]  # an array has one type
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def _create(values: dict[str, Any]) -> Question[Any]:
@@ -80,7 +91,7 @@ def _of_row(statement: str, name: str, row: Row | Sequence[float]) -> Question[R
     """Ask something about a row: a mapping from columns to values, or the numbers of a model that has no others."""
     if not isinstance(row, Mapping):
         asked = sql.SQL(statement).format(row=sql.SQL("{}::float8[]").format(sql.Placeholder("row")))
-        rows = yield asked, {"name": name, "row": list(row)}
+        rows = yield asked, {"name": name, "row": [float(value) for value in row]}
         return rows
     table, _ = yield from _table(name)
     record = sql.SQL("jsonb_populate_record(null::{}, {})").format(table, sql.Placeholder("row"))
@@ -89,12 +100,28 @@ def _of_row(statement: str, name: str, row: Row | Sequence[float]) -> Question[R
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, default=str)  # dates, decimals and UUIDs as Postgres reads them
+    return json.dumps(value, default=_as_json)
+
+
+def _as_json(value: Any) -> Any:
+    plain = _plain(value)
+    return str(value) if plain is value else plain  # dates, decimals and UUIDs as Postgres reads them
 
 
 def _predict(name: str, row: Row | Sequence[float]) -> Question[float]:
     rows = yield from _of_row("select mempair_predict(%(name)s, {row}) as answer", name, row)
     return float(rows[0]["answer"])
+
+
+def _predict_class(name: str, row: Row | Sequence[float]) -> Question[str | None]:
+    rows = yield from _of_row("select mempair_predict_class(%(name)s, {row}) as answer", name, row)
+    found: str | None = rows[0]["answer"]
+    return found
+
+
+def _predict_proba(name: str, row: Row | Sequence[float]) -> Question[dict[str | None, float]]:
+    rows = yield from _of_row("select * from mempair_predict_proba(%(name)s, {row})", name, row)
+    return {each["class"]: each["probability"] for each in rows}
 
 
 def _explain(name: str, row: Row) -> Question[Rows]:
@@ -174,6 +201,14 @@ class Client:
     def predict(self, name: str, row: Row | Sequence[float]) -> float:
         """Predict a row that need not be in the table: columns and values, or the raw numbers in the model's order."""
         return self._ask(_predict(name, row))
+
+    def predict_class(self, name: str, row: Row | Sequence[float]) -> str | None:
+        """Return the most probable class of a row; None is any other than the positive one, where one was named."""
+        return self._ask(_predict_class(name, row))
+
+    def predict_proba(self, name: str, row: Row | Sequence[float]) -> dict[str | None, float]:
+        """Return the probability of each class, the most probable first."""
+        return self._ask(_predict_proba(name, row))
 
     def explain(self, name: str, row: Row) -> Rows:
         """Return what each feature adds to the row's score."""
@@ -256,6 +291,14 @@ class AsyncClient:
     async def predict(self, name: str, row: Row | Sequence[float]) -> float:
         """Predict a row that need not be in the table: columns and values, or the raw numbers in the model's order."""
         return await self._ask(_predict(name, row))
+
+    async def predict_class(self, name: str, row: Row | Sequence[float]) -> str | None:
+        """Return the most probable class of a row; None is any other than the positive one, where one was named."""
+        return await self._ask(_predict_class(name, row))
+
+    async def predict_proba(self, name: str, row: Row | Sequence[float]) -> dict[str | None, float]:
+        """Return the probability of each class, the most probable first."""
+        return await self._ask(_predict_proba(name, row))
 
     async def explain(self, name: str, row: Row) -> Rows:
         """Return what each feature adds to the row's score."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import datetime
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import psycopg
 import pytest
 
 from mempair_db import AsyncClient, Client, errors
-from tests.world import World
+from tests.world import World, opened
 
 TABLE = """
 create type mood as enum ('calm', 'wild');
@@ -148,3 +151,52 @@ def test_numbers_alone_can_be_given_as_they_are(world: World) -> None:
     client.learn("m", [{"id": i, "x": i % 7, "z": i % 5, "y": i % 7 > 3} for i in range(200)])
     world.work()
     assert client.predict("m", [6.0, 1.0]) == pytest.approx(client.predict("m", {"x": 6, "z": 1}))
+
+
+def note(i: int) -> dict[str, Any]:
+    kind = i % 3
+    meaning = [float(kind == 0) + i * 7 % 10 / 20, float(kind == 1) + i * 3 % 10 / 20, float(kind == 2)]
+    return {"id": i, "meaning": meaning, "small": [i % 4, i % 5], "topic": ["art", "law", "sport"][kind]}
+
+
+def test_arrays_are_learned_and_classes_told_apart(world: World) -> None:
+    world("create table notes (id integer primary key, meaning float8[], small real[], topic text)")
+    with Client(world.dsn) as client:
+        features = ["meaning:3", "small:2"]
+        client.create_model("topic", "notes", target="topic", features=features, gamma=10)
+        assert client.learn("topic", [note(i) for i in range(300)]) == 300
+        world.work()
+        assert [client.predict_class("topic", note(i)) for i in range(3)] == ["art", "law", "sport"]
+        found = client.predict_proba("topic", note(4))
+        served = world.execute("select p.* from notes n, mempair_predict_proba('topic', n) p where id = 4")
+        assert found == pytest.approx(dict(served))
+        assert next(iter(found)) == "law"
+        assert client.predict_class("topic", [1.2, 0.1, 0.0, 1, 1]) == "art"  # the numbers alone, in their order
+        assert client.learn("topic", [note(300) | {"meaning": np.array([1, 0.5, 0]), "small": [1, 0.5]}]) == 1
+        assert world.one("select meaning, small from notes where id = 300") == ([1, 0.5, 0], [1, 0.5])
+        as_array = note(4) | {"meaning": np.array(note(4)["meaning"]), "id": np.int64(4)}
+        assert client.predict_proba("topic", as_array) == found
+        assert sum(client.predict_proba("topic", [1.2, 0.1, 0.0, 1, 1]).values()) == pytest.approx(1.0)
+        assert client.evaluate("topic")["accuracy"] > 0.95
+        with pytest.raises(errors.MempairError, match=r"several classes apart.*predict_class"):
+            client.predict("topic", note(1))
+
+    async def ask() -> tuple[str | None, dict[str | None, float]]:
+        async with AsyncClient(world.dsn) as client:
+            return await client.predict_class("topic", note(4)), await client.predict_proba("topic", note(4))
+
+    assert asyncio.run(ask()) == ("law", found)
+
+
+def test_vectors_of_pgvector_can_be_given_as_lists(database: str, superuser: Callable[[str], str]) -> None:
+    with psycopg.connect(superuser(database), autocommit=True) as connection:
+        if not connection.execute("select from pg_available_extensions where name = 'vector'").fetchall():
+            pytest.skip("this server has no pgvector")
+        connection.execute("create extension vector")
+    with opened(database) as world:
+        world("create table notes (id integer primary key, meaning vector(3), topic text)")
+        client = Client(world.dsn)
+        client.create_model("topic", "notes", target="topic", features=["meaning"], gamma=10)
+        client.learn("topic", [{k: v for k, v in note(i).items() if k != "small"} for i in range(150)])
+        world.work()
+        assert [client.predict_class("topic", note(i)) for i in range(3)] == ["art", "law", "sport"]

@@ -9,7 +9,7 @@ import pytest
 
 import mempair_db
 from mempair_db import Client
-from mempair_db.examples import regression, retention
+from mempair_db.examples import credit, embeddings, regression, retention
 from tests.world import World
 
 
@@ -38,3 +38,23 @@ def test_a_month_is_forgotten_with_its_partition(world: World) -> None:
     found = retention.run(Client(world.dsn))  # it can be run again
     assert (found["left"], found["of_january"]) == (800, 0)
     assert found["receipt"] is not None
+
+
+def test_a_loan_has_one_of_three_ends(world: World) -> None:
+    found = credit.run(Client(world.dsn))
+    assert found["log_loss"] < found["base_log_loss"] - 0.1
+    assert found["safe"] == "in time"
+    assert next(iter(found["risky"])) == "lost"
+    assert sum(found["risky"].values()) == pytest.approx(1.0)
+    assert found["reasons"]["amount"] > 0
+    assert found["receipt"]["key"] == "42"
+    assert "42" not in world.learned()
+
+
+def test_complaints_are_told_by_their_embeddings(world: World) -> None:
+    found = embeddings.run(Client(world.dsn))
+    assert found["auc"] > 0.85
+    assert found["unread"] == 10
+    assert found["asked"] > 0.8
+    assert found["receipt"]["key"] == "42"
+    assert "42" not in world.learned()
