@@ -127,7 +127,7 @@ $$;
 
 -- The document for a person: all deletions of a row, or of all rows of a subject where the model declares one.
 -- Reading it keeps it; consume => true deletes what opens the tags, once the caller's transaction commits.
--- NULL if there is nothing: not deleted, not yet executed, consumed, or expired. It is not signed: the key is elsewhere.
+-- NULL if there is nothing, and a NOTICE why: not deleted, not yet executed, consumed, or expired. It is not signed: the key is elsewhere.
 create or replace function mempair.receipt(model_name text, key text, consume boolean default false) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -163,7 +163,9 @@ begin
     where r.model_id = model.id and r.subject is not distinct from case when by_subject then short end
       and (by_subject or r.row_key = short)
     having count(*) > 0;
-    if consume then
+    if document is null then
+        perform mempair.say_no_receipt(model, short);
+    elsif consume then
         delete from mempair.receipt r
         where r.model_id = model.id and r.subject is not distinct from case when by_subject then short end
           and (by_subject or r.row_key = short);

@@ -71,3 +71,27 @@ begin
         return next;
     end loop;
 end $$;
+
+-- Why there is no receipt. Who may ask about anybody (mempair.request) is told what is known of the key; of anybody else's
+-- question the answer does not depend on it. The role is that of the session, since mempair.receipt runs as its owner.
+create or replace function mempair.say_no_receipt(model mempair.model, key text) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    asking text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    waits boolean;
+begin
+    if has_function_privilege(asking, 'mempair.request(text)', 'execute') and exists (
+        select from mempair.learned n where n.model_id = model.id and n.bucket = mempair.bucket(key) and n.row_key = key) then
+        execute format(
+            'select exists (select from (select t.* from mempair.change_%1$s_a t union all select t.* from mempair.change_%1$s_b t) as t
+                            where t.captured_at is not null and $1 = any (t.keys))', model.id) into waits using key;
+        raise notice 'there is no receipt yet: model % has learned row %, and %', quote_literal(model.name), quote_literal(key),
+            case when waits then 'its deletion waits for a worker' else 'it was not deleted' end
+            using hint = case when waits then 'Ask again when a worker has applied it: "mempair worker".'
+                              else format('Delete it from %s first.', model.source) end;
+        return;
+    end if;
+    raise notice 'there is no receipt of % for model %', quote_nullable(key), quote_literal(model.name)
+        using hint = format('The key is %s. Either no learned row of this key was deleted, or no worker has applied it yet, or the receipt was consumed, or has expired after %s.',
+                            coalesce(model.subject || ' or ', '') || array_to_string(model.key_columns, ', '), model.keep_receipts);
+end $$;

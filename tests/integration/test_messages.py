@@ -305,6 +305,37 @@ def test_a_receipt_can_be_asked_for_by_a_number(room: Room) -> None:
     assert by_number == room.sql.execute("select mempair.receipt('m', '42') - 'issued'").fetchone()
 
 
+def test_who_gets_no_receipt_is_told_why(room: Room, superuser: Callable[[str], str]) -> None:
+    room.create()
+    Worker(room.dsn).run_once()
+
+    def told(connection: psycopg.Connection) -> str:
+        room.said.clear()
+        assert connection.execute("select mempair.receipt('m', '42')").fetchone() == (None,)
+        ((level, said),) = room.said
+        assert level == "NOTICE"
+        return said
+
+    assert "'m' has learned row '42', and it was not deleted Delete it from public.people first." in told(room.sql)
+    room.sql.execute("delete from people where id = 42")
+    assert "and its deletion waits for a worker" in told(room.sql)
+    with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
+        # Given a role that may hand out receipts, but not ask about anybody
+        session.execute("create role desk; grant usage on schema mempair to desk")
+        session.execute("grant execute on function mempair.receipt(text, text, boolean) to desk")
+        session.add_notice_handler(room._hear)
+        try:
+            session.execute("set role desk")
+            # Then it is told the same of a row that waits and of one that never was
+            waiting = told(session)
+            room.sql.execute("delete from mempair.learned_keys")
+            assert told(session) == waiting
+            assert "no receipt of '42' for model 'm' The key is id. Either no learned row" in waiting
+        finally:
+            session.execute("reset role; drop owned by desk; drop role desk")
+    assert "no receipt of '42'" in told(room.sql)
+
+
 def status(room: Room) -> tuple[str, str]:
     row = room.sql.execute("select status, reason from mempair.model_status").fetchone()
     assert row is not None
