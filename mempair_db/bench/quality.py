@@ -31,11 +31,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..pair import events, exact
+from ..pair import events, exact, sums
 from ..pair.calibration import Parameters
 from ..pair.encode import UNIT, Matrix, Vector, curves_for
-from ..pair.exact import Reference
 from ..pair.exact_model import ExactPair
+from ..pair.reference import Reference
 from ..pair.rows import sample
 from ..pair.state import empty
 from . import data, rough
@@ -116,7 +116,7 @@ class _Learned:
     train: data.Rows
     test: data.Rows
     reference: Reference
-    total: exact.Sums
+    total: sums.Sums
 
     @classmethod
     def of(cls, rows: data.Rows, *, quick: bool) -> _Learned:
@@ -184,7 +184,7 @@ class _Learned:
             )
         return found
 
-    def _served(self, total: exact.Sums) -> Vector:
+    def _served(self, total: sums.Sums) -> Vector:
         w = exact.solve(self.reference, total)
         return exact.predict(self.reference, w, self.test.x, self.test.c)[:, 0]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..pair import exact
 from ..pair.encode import UNIT, Matrix, Vector, curves_for
-from ..pair.exact import Reference
+from ..pair.reference import Reference
 from . import data
 from .report import extra
 

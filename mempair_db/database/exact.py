@@ -10,11 +10,12 @@ import numpy as np
 import psycopg
 
 from mempair_db.database.queries import query
-from mempair_db.pair import exact, payload
+from mempair_db.pair import exact, payload, rules, sums
 from mempair_db.pair.encode import Matrix, Texts, Vector
-from mempair_db.pair.exact import Reference, Sums
 from mempair_db.pair.payload import Learnable
+from mempair_db.pair.reference import Reference
 from mempair_db.pair.serve import fold
+from mempair_db.pair.sums import Sums
 from mempair_db.pair.uncertainty import uncertainty
 
 OF_A_CLASS: Final = ("intercept", "weights", "missing_weights", "knot_weights", "level_weights")
@@ -71,7 +72,7 @@ class Exact:
         """Whether it predicts: a function of the sums alone."""
         if self.reference is None or self.total is None or self.halted:
             return False
-        return exact.gate(self.reference, self.total, self.terms["gamma"], self.terms["ridge"])
+        return rules.gate(self.reference, self.total, self.terms["gamma"], self.terms["ridge"])
 
     def start(self, reference: Reference, sums: Sums, reference_rows: int) -> None:
         """Take new constants, and the sums of all rows under them."""
@@ -82,13 +83,13 @@ class Exact:
     def empty(self) -> None:
         """Forget all rows, and keep the constants."""
         if self.reference is not None:
-            self.sums = exact.nothing(self.reference)
+            self.sums = sums.nothing(self.reference)
             self.references_left = 0
 
     def add(self, part: Sums) -> None:
         """Add what a batch changes."""
-        if self.sums is None or self.sums.n + part.n >= exact.MOST_ROWS:
-            raise OverflowError(f"{exact.MOST_ROWS} rows and more could overflow the sums")
+        if self.sums is None or self.sums.n + part.n >= sums.MOST_ROWS:
+            raise OverflowError(f"{sums.MOST_ROWS} rows and more could overflow the sums")
         self.sums += part
 
     def weights(self) -> Matrix:
@@ -101,7 +102,7 @@ class Exact:
         """Say why the constants no longer fit, or None."""
         if self.reference is None or self.sums is None:
             return None
-        return exact.outgrown(
+        return rules.outgrown(
             self.reference,
             self.sums,
             self.weights(),
@@ -142,7 +143,7 @@ class Exact:
         """Load what is known of the other shards of the fleet, under the same constants."""
         if self.reference is None:
             raise ValueError("the model has no constants yet")
-        self.others = exact.nothing(self.reference)
+        self.others = sums.nothing(self.reference)
         parts = connection.execute(query("fleet_parts"), {"model": model_id, "generation": generation}, binary=True)
         for _, packed in parts.fetchall():
             self.others += Sums.from_bytes(packed, *self.reference.shape)
@@ -206,7 +207,7 @@ class Exact:
         """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""
         if self.reference is None or self.total is None:
             return int(self.terms["calibration_rows"])
-        dimension = exact.effective_dimension(self.reference, self.total, self.terms["ridge"])
+        dimension = rules.effective_dimension(self.reference, self.total, self.terms["ridge"])
         return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.samples + 1)
 
 

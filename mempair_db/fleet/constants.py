@@ -12,7 +12,7 @@ from mempair_db.errors import InvalidParameter
 from mempair_db.fleet.compute import Computing, under
 from mempair_db.fleet.config import Place
 from mempair_db.pair import merged
-from mempair_db.pair.exact import Reference
+from mempair_db.pair.reference import Reference
 from mempair_db.worker import reference as reference_rows
 
 

@@ -17,7 +17,8 @@ from mempair_db.errors import MempairError, UnknownModel
 from mempair_db.fleet.compute import opened
 from mempair_db.fleet.config import Fleet
 from mempair_db.fleet.shard import Part, Report
-from mempair_db.pair.exact import Reference, Sums, nothing
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from mempair_db.fleet.config import Fleet, Place
 from mempair_db.fleet.constants import Where
 from mempair_db.fleet.coordinator import Coordinator, Declared, coordinator
 from mempair_db.fleet.shard import Part, Report
-from mempair_db.pair import exact
+from mempair_db.pair import exact, rules
 
 log = logging.getLogger("mempair.fleet")
 
@@ -215,7 +215,7 @@ class Exchange:
         w = exact.solve(constants_now, total, float(model.declared["ridge"]))
         left = sum(report.references_left for report in reports.values())
         then, rows = model.rows_refreshed or 0, model.reference_rows or 0
-        return exact.outgrown(constants_now, total, w, rows_then=then, left=left, rows=rows)
+        return rules.outgrown(constants_now, total, w, rows_then=then, left=left, rows=rows)
 
     def check(self, model: Declared) -> bool:
         """Choose the constants again from the reference rows that are left; the same: note that on every shard."""

@@ -25,7 +25,9 @@ from mempair_db.offline import names, script
 from mempair_db.offline.export import export
 from mempair_db.offline.folder import Offline
 from mempair_db.pair import merged
-from mempair_db.pair.exact import Reference, Sums, nothing, sums
+from mempair_db.pair.exact import sums
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify.checks import Check, Report
 
 

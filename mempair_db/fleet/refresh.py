@@ -31,7 +31,9 @@ from mempair_db.fleet.constants import Where
 from mempair_db.fleet.coordinator import Coordinator, Declared
 from mempair_db.fleet.shard import Held, Part, held
 from mempair_db.ledger.record import Record
-from mempair_db.pair.exact import Reference, Sums, nothing, sums
+from mempair_db.pair.exact import sums
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify.snapshot import read_queue
 from mempair_db.worker import batch, reference, refresh
 from mempair_db.worker.refresh import Given

@@ -25,8 +25,10 @@ from mempair_db.fleet.config import Place
 from mempair_db.fleet.constants import Where
 from mempair_db.fleet.exchange import Exchange
 from mempair_db.offline import names
-from mempair_db.pair.exact import Reference, Sums, nothing, sums
+from mempair_db.pair.exact import sums
 from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify import checks, snapshot
 from mempair_db.verify.checks import Check, Report
 from mempair_db.verify.marks import Marks, each_learned, mark

@@ -22,9 +22,10 @@ from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, VOID, Claim
 from mempair_db.offline import names, script
 from mempair_db.offline.folder import BATCH, Offline
 from mempair_db.offline.progress import Bars, silent
-from mempair_db.pair import exact
-from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair import exact, sums
+from mempair_db.pair.reference import Reference
 from mempair_db.pair.serve import fold
+from mempair_db.pair.sums import Sums
 from mempair_db.worker.changes import INSERT, Changes
 from mempair_db.worker.plan import unusable
 
@@ -55,7 +56,7 @@ def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
         note = f"{row['changes_waiting']} changes wait: run the worker, then export again"
         return [*(Claim(*claim, OPEN, note=note) for claim in (CONSTANTS, SUMS, LEARNED, DELETED)), served]
     learnable: Counter[str] = Counter()
-    added, references = exact.nothing(reference), []
+    added, references = sums.nothing(reference), []
     with bars(f"Adding up the rows of {model.name}", model.surviving_rows) as advance:
         for chunk, marked in usable_rows(model):
             added += total(reference, script.terms(row), chunk.x, chunk.y, chunk.c)

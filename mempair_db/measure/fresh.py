@@ -13,7 +13,9 @@ from mempair_db.offline import script
 from mempair_db.offline.folder import Offline
 from mempair_db.pair import exact
 from mempair_db.pair.encode import Matrix, Vector
-from mempair_db.pair.exact import REFERENCE_ROWS, Reference, Sums
+from mempair_db.pair.exact import REFERENCE_ROWS
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums
 
 
 @dataclass(frozen=True)

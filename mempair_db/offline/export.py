@@ -42,7 +42,7 @@ from mempair_db.offline import route as routes
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.route import Route
 from mempair_db.offline.rowfile import quoted
-from mempair_db.pair.exact import Reference
+from mempair_db.pair.reference import Reference
 
 FORMAT: Final = 2
 MEMORY: Final = "512MB"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mempair_db.offline import names, script
-from mempair_db.pair.exact import Reference
+from mempair_db.pair.reference import Reference
 
 HEAD: Final = """\
 -- The checks of verify.sql on the live server. In DuckDB, with its postgres extension:

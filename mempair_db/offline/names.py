@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from mempair_db.pair.encode import UNIT, Encoding
-from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums
 
 COUNTS: Final = ("n", "rows beyond the clamp", "rows with an unknown level", "sum of y²")
 SHOWN: Final = 5

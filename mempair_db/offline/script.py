@@ -17,7 +17,7 @@ from typing import Any, Final
 from mempair_db.database.resources import directory
 from mempair_db.offline import terms as formulas
 from mempair_db.pair.encode import CLAMP, TARGET_CLAMP, UNIT, Encoding
-from mempair_db.pair.exact import Reference
+from mempair_db.pair.reference import Reference
 
 CHECKS: Final = Path(__file__).with_name("verify.sql")
 HEAD: Final = """\

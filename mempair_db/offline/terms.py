@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
 from mempair_db.pair.classes import EXP_LAST, EXP_UNIT
-from mempair_db.pair.exact import LARGEST, TABLE_HALF, TABLE_STEP, Reference
+from mempair_db.pair.exact import LARGEST, TABLE_HALF, TABLE_STEP
+from mempair_db.pair.reference import Reference
 
 
 def place(reference: Reference, y: str, label: str | None) -> str:

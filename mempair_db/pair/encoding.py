@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from . import encode
 from .encode import UNIT, Texts
-from .exact import Reference
+from .reference import Reference
 from .serve import fold
 from .state import Vector
 

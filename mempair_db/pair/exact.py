@@ -23,26 +23,22 @@ int64.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidParameter
 from . import classes
-from .encode import RAREST, UNIT, Encoding, Matrix, Texts, Vector, fit
+from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
+from .reference import Integers, Reference, share
+from .sums import Sums, nothing
 from .weights import WEIGHT_UNIT, balanced, whole_weights
-
-Integers = npt.NDArray[np.int64]
 
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
-FAR: Final = 0.5  # and a model that has moved by more is refreshed
 P_UNIT: Final = 2**14
 C_UNIT: Final = 2**10
 TABLE_STEP: Final = 2**10  # entries per unit of z, for z in [−16, 16]
@@ -56,8 +52,6 @@ PANEL: Final = 64  # rows of H at a time
 HUBER_UNIT: Final = 2**8
 LARGEST_CLIP: Final = 8.0  # deviations; more counts as this, so that no sum of huber's terms can overflow
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
-MOST_ROWS: Final = 2**28  # n·2^34 stays below 2^62
-LARGEST_SUM: Final = 2**62
 REFERENCE_ROWS: Final = 10_000
 
 
@@ -72,156 +66,6 @@ def _table() -> tuple[Vector, Vector]:
 
 
 TABLE_P, TABLE_C = _table()
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The frozen constants F is a function of, beside the rows: the encoding, the loss, w0 on a grid of 2^−h."""
-
-    encoding: Encoding
-    loss: str  # logistic, squared, huber or classes
-    w0: Integers  # (1 or the number of classes, d), in units of 2^−h
-    h: int
-    clip: int = 0  # huber: in units of 2^−10 deviations
-    outside: int = 0  # share of the reference rows with a number beyond the clamp, see `share`
-    unknown: int = 0  # and with a level nobody knew
-    labels: tuple[str, ...] = ()  # of several classes, in the order of their names
-    weighted: bool = False  # whether rows count by weights, in 16ths
-    class_weights: tuple[int, ...] = ()  # of no and yes, or of each class, in 16ths
-
-    @property
-    def regression(self) -> bool:
-        """Whether a number is predicted."""
-        return self.loss in ("squared", "huber")
-
-    @property
-    def together(self) -> bool:
-        """Whether all classes are solved together; otherwise each against the rest (`classes`)."""
-        return len(self.labels) * self.d <= classes.WIDEST
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """How many sums there are: counts, matrices, and the width of each."""
-        count = len(self.labels)
-        return 4 + count, *((1, count * self.d) if count and self.together else (len(self.w0), self.d))
-
-    @property
-    def d(self) -> int:
-        """Number of coordinates."""
-        return self.encoding.d
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values that survive JSON without loss."""
-        kinds = {name: getattr(self, name) for name in ("labels", "weighted", "class_weights")}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in kinds.items() if value} | {
-            "encoding": self.encoding.to_json(),
-            "loss": self.loss,
-            "w0": self.w0.tolist(),
-            "h": self.h,
-            "clip": self.clip,
-            "outside": self.outside,
-            "unknown": self.unknown,
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Reference:
-        """Rebuild what `to_json` wrote."""
-        plain = {name: int(values[name]) for name in ("h", "clip", "outside", "unknown")}
-        return cls(
-            Encoding.from_json(values["encoding"]),
-            str(values["loss"]),
-            np.array(values["w0"], np.int64),
-            labels=tuple(values.get("labels", ())),
-            weighted=bool(values.get("weighted", False)),
-            class_weights=tuple(values.get("class_weights", ())),
-            **plain,
-        )
-
-    def to_bytes(self) -> bytes:
-        """Return the canonical bytes: two references are the same if these are."""
-        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":")).encode()
-
-    def digest(self) -> bytes:
-        """SHA-256 of the canonical bytes."""
-        return hashlib.sha256(self.to_bytes()).digest()
-
-
-@dataclass(frozen=True)
-class Sums:
-    """All that an exact model knows of its rows. A group: parts add up, and what was added can be subtracted."""
-
-    counts: Integers  # n; rows with a number beyond the clamp; with a level nobody knew; see `fourth`; n of every class
-    g: Integers  # (1 or the number of classes, width)
-    H: Integers  # the same, and the width once more
-
-    @property
-    def n(self) -> int:
-        """How many rows."""
-        return int(self.counts[0])
-
-    @property
-    def outside(self) -> int:
-        """How many have a number beyond the clamp."""
-        return int(self.counts[1])
-
-    @property
-    def unknown(self) -> int:
-        """How many have a level nobody knew."""
-        return int(self.counts[2])
-
-    @property
-    def fourth(self) -> int:
-        """Σ s·y_q² of a regression; of several classes, rows with a class that has no place."""
-        return int(self.counts[3])
-
-    @property
-    def of_class(self) -> Integers:
-        """How many rows each of several classes has."""
-        return self.counts[4:]
-
-    def __add__(self, other: Sums) -> Sums:
-        """Return the sums of both parts, as long as no number can overflow."""
-        if self.n + other.n > MOST_ROWS:
-            raise InvalidParameter(
-                f"{self.n + other.n} rows could overflow the sums.", remedy="Make several models, each of some rows."
-            )
-        total = Sums(self.counts + other.counts, self.g + other.g, self.H + other.H)
-        largest = max(np.abs(part).max(initial=0) for part in (total.g, np.diagonal(total.H, axis1=1, axis2=2)))
-        if largest > LARGEST_SUM:  # both parts were below, so nothing has overflown yet
-            raise InvalidParameter(
-                f"{total.n} rows with their weights could overflow the sums.", remedy="Give smaller weights."
-            )
-        return total
-
-    def __sub__(self, other: Sums) -> Sums:
-        """Return these sums without the other part."""
-        return Sums(self.counts - other.counts, self.g - other.g, self.H - other.H)
-
-    def to_bytes(self) -> bytes:
-        """Pack as little-endian int64: the counts, g, then the upper triangle of every H row by row."""
-        upper = np.triu_indices(self.g.shape[1])
-        return b"".join(part.astype("<i8").tobytes() for part in (self.counts, self.g, *(H[upper] for H in self.H)))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, counts: int, matrices: int, width: int) -> Sums:
-        """Unpack what `to_bytes` packed; the numbers are those of `Reference.shape`."""
-        expected = 8 * (counts + matrices * width + matrices * width * (width + 1) // 2)
-        if len(data) != expected:
-            raise ValueError(f"{counts} counts and sums of {matrices} × {width} have {expected} bytes, not {len(data)}")
-        values = np.frombuffer(data, "<i8").astype(np.int64)
-        first, g, triangles = np.split(values, (counts, counts + matrices * width))
-        H = np.zeros((matrices, width, width), np.int64)
-        rows, columns = np.triu_indices(width)
-        H[:, rows, columns] = H[:, columns, rows] = triangles.reshape(matrices, -1)
-        return cls(first, g.reshape(matrices, width), H)
-
-
-def nothing(reference: Reference) -> Sums:
-    """Return the sums of no rows."""
-    counts, matrices, width = reference.shape
-    return Sums(
-        np.zeros(counts, np.int64), np.zeros((matrices, width), np.int64), np.zeros((matrices, width, width), np.int64)
-    )
 
 
 def sums(
@@ -493,21 +337,6 @@ def grid(squares: int, n: int) -> int:
     return int(np.clip(np.floor(np.log2(rms / (0.25 * np.sqrt(12.0))) + 0.5), 0, FINE))
 
 
-def effective_dimension(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
-    """d_eff = tr H(H + Λ)⁻¹, the largest of the classes': what a fitted model loses is about d_eff/(2n)."""
-    _, H_unit = units(reference)
-    spectra = np.linalg.eigvalsh(total.H / H_unit).clip(min=0.0)
-    return float((spectra / (spectra + ridge)).sum(axis=-1).max())
-
-
-def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> bool:
-    """Predictions open once d_eff/(2n) ≤ γ."""
-    if total.n <= 0:
-        return False
-    most = reference.shape[2]
-    return most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma
-
-
 def moved(reference: Reference, total: Sums, w: Matrix) -> Vector:
     """√((w − w0)ᵀH(w − w0)/H₀₀) of every matrix: by how much the model moves scores from those of its reference.
 
@@ -519,60 +348,6 @@ def moved(reference: Reference, total: Sums, w: Matrix) -> Vector:
     intercepts = np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum(axis=1)
     mean: Vector = np.sqrt(np.maximum(squares, 0.0) / np.maximum(intercepts, 1))
     return mean
-
-
-MOST_OUTSIDE: Final = 0.01
-MOST_UNKNOWN: Final = 0.05
-SHARES: Final = 128
-
-
-def share(rows: int, of: int) -> int:
-    """Return a share in units of 1/128, half a unit added and then rounded up.
-
-    So coarsely that one row rarely changes it, and so generously that the luck of a sample does not look like drift.
-
-    >>> share(0, 1000), share(50, 1000), share(49, 999), share(1000, 1000)
-    (1, 7, 7, 129)
-    """
-    return (2 * SHARES * rows + of + 2 * of - 1) // (2 * of)
-
-
-def outgrown(
-    reference: Reference,
-    total: Sums,
-    w: Matrix,
-    *,
-    rows_then: int,
-    left: int,
-    rows: int,
-    others_then: int = 0,
-    declared: bool = False,
-) -> str | None:
-    """Say why the constants no longer fit, or None (EXACT.md, 3).
-
-    `rows_then`: rows at the last refresh; `left` of `rows` reference rows are still there. New rows are judged by how
-    many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect. How
-    many are new is told by the reference rows too: of the rows of then, as large a share has gone as of them. A class
-    keeps its place as long as it has 5 rows; rows of classes without one are looked at when they have become 5, and
-    then whenever they have doubled (`others_then`: how many there were at the last refresh). Declared classes stay.
-    """
-    new = total.n - rows_then * left // max(rows, 1)
-    enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time
-    expected_outside, expected_unknown = (part * total.n / SHARES for part in (reference.outside, reference.unknown))
-    far = not reference.regression and enough and moved(reference, total, w).max() > FAR
-    several, others = bool(reference.labels) and not declared, total.fourth
-    reasons = {
-        "a class has too few rows left": several and bool((total.of_class < RAREST).any()),
-        "there are rows of a new class": (
-            several and len(reference.labels) < classes.MOST and others >= max(RAREST, 2 * others_then)
-        ),
-        "the table has doubled": total.n >= 2 * rows_then,
-        "half of the reference rows are gone": 2 * left < rows,
-        "new rows have numbers beyond the clamp": enough and total.outside - expected_outside > MOST_OUTSIDE * new,
-        "new rows have levels nobody knew": enough and total.unknown - expected_unknown > MOST_UNKNOWN * new,
-        "the model has gone far from its reference": far,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def predict(reference: Reference, w: Matrix, x: Matrix, c: Texts = ()) -> Matrix:

@@ -42,14 +42,15 @@ from typing import Any, Final
 import numpy as np
 
 from ..errors import InvalidRow, ModelNotReady
-from . import exact, payload
+from . import exact, payload, rules
 from .encode import Matrix, Texts, Vector, curves_for
-from .exact import Reference, Sums
 from .exact_parameters import ExactParameters
 from .kept import Kept
 from .memory_pair import MemoryPair
 from .payload import Learnable
+from .reference import Reference
 from .rows import Row, Shape, class_name, label, sample, value, weight
+from .sums import Sums
 
 _WAIT: Final = 1_024  # single rows that wait to be added up together; nobody can tell, since addition commutes
 
@@ -116,7 +117,8 @@ class ExactPair(MemoryPair):
 
     def predict_one(self, x: Any, c: Sequence[str | None] = ()) -> Any:
         """Return the probability of yes (logistic), the value (regression) or the likeliest class (classes)."""
-        return self.predict_many([x], [c] if len(c) else ())[0]
+        [predicted] = self.predict_many([x], [c] if len(c) else ())
+        return predicted if self.parameters.loss == "classes" else float(predicted)
 
     def predict_proba_one(self, x: Any, c: Sequence[str | None] = ()) -> dict[Any, float]:
         """Return the probability of every class."""
@@ -193,7 +195,7 @@ class ExactPair(MemoryPair):
         self.flush()
         if self.reference is None or self._total is None:
             return False
-        return exact.gate(self.reference, self._total, self.parameters.gamma, self.parameters.ridge)
+        return rules.gate(self.reference, self._total, self.parameters.gamma, self.parameters.ridge)
 
     @property
     def sums(self) -> Sums:
@@ -289,7 +291,7 @@ class ExactPair(MemoryPair):
         if self._kept.others is not None and self.n > exact.REFERENCE_ROWS:
             return "there are too many rows to keep them all"
         left = self._kept.reference.total()
-        return exact.outgrown(
+        return rules.outgrown(
             self._calibrated(),
             self.sums,
             self.weights,

@@ -26,7 +26,9 @@ import numpy.typing as npt
 
 from ..errors import InvalidRow
 from .encode import RAREST, Encoding, Matrix, Texts, Vector, fit
-from .exact import Reference, Sums, begin, settle, sums
+from .exact import begin, settle, sums
+from .reference import Reference
+from .sums import Sums
 
 Integers = npt.NDArray[np.int64]
 Ask = Callable[[str, Any], Sequence[Any]]

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .encode import Matrix, Texts, Vector
-from .exact import Reference, predict
+from .exact import predict
 from .noise import discrete_gaussian
+from .reference import Reference
 
 # ln 2 is among the edges: below it the probability of a row's own label was above ½.
 EDGES: Final = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.log(2.0), 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0])

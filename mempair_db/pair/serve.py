@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .encode import UNIT, Vector
-from .exact import Reference
+from .reference import Reference
 
 
 def fold(reference: Reference, w: Vector, curves: int = 0, *, imputes: bool = True) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from .encode import UNIT, Matrix, Vector
-from .exact import RIDGE, Reference, Sums, penalties, units
+from .exact import RIDGE, penalties, units
+from .reference import Reference
 from .serve import fold
+from .sums import Sums
 
 WIDEST: Final = 512  # coordinates of all classes together: inverting more takes longer than a batch should
 

@@ -30,7 +30,7 @@ from mempair_db.database.queries import query
 from mempair_db.errors import UnknownModel
 from mempair_db.offline import names
 from mempair_db.offline.progress import Bars, silent
-from mempair_db.pair.exact import Sums, nothing
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify import explain, snapshot
 from mempair_db.verify.marks import Marks
 from mempair_db.verify.snapshot import Rows, Snapshot

@@ -15,8 +15,9 @@ from mempair_db.database.exact import Exact, total
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.database.source import Row, each_chunk
-from mempair_db.pair.exact import Reference, Sums, nothing
 from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify.marks import Marks, Prints, each_learned, mark
 from mempair_db.worker import batch, exact
 from mempair_db.worker import changes as queue

@@ -12,7 +12,7 @@ from mempair_db.database.exact import Exact, refer
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.ledger.record import Record
-from mempair_db.pair.exact import Sums
+from mempair_db.pair.sums import Sums
 from mempair_db.worker import batch, progressive, reference
 from mempair_db.worker.changes import Changes
 from mempair_db.worker.plan import Plan, Prints

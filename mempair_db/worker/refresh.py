@@ -20,8 +20,9 @@ from mempair_db.database.queries import query
 from mempair_db.database.source import Row, each_chunk
 from mempair_db.ledger.record import Record
 from mempair_db.pair import classes
-from mempair_db.pair.exact import Reference, Sums, nothing
 from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.worker import changes as queue
 from mempair_db.worker import progressive
 from mempair_db.worker import reference as rows_of_reference

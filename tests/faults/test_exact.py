@@ -16,8 +16,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from mempair_db.database.exact import Exact
-from mempair_db.pair.exact import Reference, Sums, nothing
 from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from mempair_db.worker.loop import Worker
 from tests.world import World
 

@@ -13,7 +13,7 @@ import pytest
 from mempair_db.database import models
 from mempair_db.database.connect import connect
 from mempair_db.database.exact import Exact, total
-from mempair_db.pair.exact import Sums
+from mempair_db.pair.sums import Sums
 from mempair_db.verify.checks import Report, verify
 from mempair_db.worker import batch
 from tests.world import SHOP, World

@@ -357,12 +357,14 @@ MUTANTS: Final = (
     Mutant(
         "a deleted row's curvature stays",
         PAIR + "exact.py",
-        "_weighted(X.T, c * s)",
-        "_weighted(X.T, c * abs(s))",
+        "H.append(_weighted(X.T, c * s))",
+        "H.append(_weighted(X.T, c * abs(s)))",
         EXACT,
     ),
     Mutant("a deleted row's gradient stays", PAIR + "exact.py", "X.T @ (u * s)", "X.T @ (u * (s > 0))", EXACT),
-    Mutant("a deleted row is counted on", PAIR + "exact.py", "_whole([s.sum(),", "_whole([abs(s).sum(),", EXACT),
+    Mutant(
+        "a deleted row is counted on", PAIR + "exact.py", "counts = [sign.sum(),", "counts = [abs(sign).sum(),", EXACT
+    ),
     Mutant(
         "the constants know the order of their rows",
         PAIR + "encode.py",

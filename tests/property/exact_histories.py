@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from mempair_db.pair import classes, exact, exact_model
 from mempair_db.pair.encode import Encoding, curves_for
-from mempair_db.pair.exact import Reference, Sums
 from mempair_db.pair.exact_model import ExactPair
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums
 
 Row = tuple[tuple[float, ...], Any, tuple[str | None, ...], float]  # numbers, target, texts, weight
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mempair_db.pair import exact
-from mempair_db.pair.exact import Sums
+from mempair_db.pair import exact, sums
 from mempair_db.pair.exact_model import ExactPair
 from mempair_db.pair.kept import Kept
+from mempair_db.pair.sums import Sums
 
 from .exact_histories import (
     CALIBRATION,
@@ -77,7 +77,7 @@ def test_parts_merge_in_any_order(kind: str, seed: int, cuts: list[int], gone: i
     reference = refer(ExactPair(**options(kind)), rows[:30])
     some = parts(reference, rows, cuts) + parts(reference, rows[:gone], cuts[:2], sign=-1.0)
     np.random.default_rng(seed).shuffle(some)
-    total = exact.nothing(reference)
+    total = sums.nothing(reference)
     for part in some:
         total += Sums.from_bytes(part.to_bytes(), *reference.shape)
     assert total.to_bytes() == by_definition(reference, rows[gone:])

@@ -14,9 +14,10 @@ from numpy._core._multiarray_umath import __cpu_dispatch__  # type: ignore[impor
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from mempair_db.errors import InvalidParameter
-from mempair_db.pair import exact
+from mempair_db.pair import exact, rules, sums
 from mempair_db.pair.encode import UNIT, Encoding, Matrix, Number, Vector
-from mempair_db.pair.exact import Reference, Sums
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums
 
 
 def rows(n: int = 3000, d: int = 4, seed: int = 0) -> tuple[Matrix, Vector]:
@@ -104,17 +105,17 @@ def test_a_block_of_the_largest_terms_is_exact() -> None:
     part = exact.sums(reference, x, np.ones(len(x)))
     # Then no bit is lost
     assert part.H[0, 2, 2] == len(x) * 256 * 8192 * 8192
-    assert exact.MOST_ROWS * 256 * 8192 * 8192 <= 2**62
+    assert sums.MOST_ROWS * 256 * 8192 * 8192 <= 2**62
 
 
 def test_more_rows_than_the_sums_can_hold_are_refused() -> None:
     x, y = rows()
     reference = exact.refer(x, y)
     part = exact.sums(reference, x, y)
-    full = replace(part, counts=np.array([exact.MOST_ROWS, 0, 0, 0]))
+    full = replace(part, counts=np.array([sums.MOST_ROWS, 0, 0, 0]))
     with pytest.raises(InvalidParameter, match=r"268438456 rows could overflow.*several models"):
         full + part
-    assert (full - part + part).n == exact.MOST_ROWS
+    assert (full - part + part).n == sums.MOST_ROWS
 
 
 # ---- The model. ----
@@ -185,10 +186,10 @@ def test_the_gate_opens_with_enough_rows_for_the_effective_dimension() -> None:
     x, y = rows(2000, 40)
     reference = exact.refer(x, y)
     few, many = exact.sums(reference, x[:20], y[:20]), exact.sums(reference, x, y)
-    assert exact.effective_dimension(reference, few) < exact.effective_dimension(reference, many) <= reference.d
-    assert not exact.gate(reference, exact.nothing(reference), gamma=0.1)
-    assert not exact.gate(reference, few, gamma=0.01)
-    assert exact.gate(reference, many, gamma=0.1)
+    assert rules.effective_dimension(reference, few) < rules.effective_dimension(reference, many) <= reference.d
+    assert not rules.gate(reference, sums.nothing(reference), gamma=0.1)
+    assert not rules.gate(reference, few, gamma=0.01)
+    assert rules.gate(reference, many, gamma=0.1)
 
 
 def test_a_step_too_long_for_its_curvature_is_cut() -> None:
@@ -205,7 +206,7 @@ def test_a_step_too_long_for_its_curvature_is_cut() -> None:
         -np.log(np.where(labels > 0, p, 1.0 - p)).mean() for p in (_served(reference, w, more) for w in (full, cut))
     ]
     assert losses[1] < losses[0] / 2
-    assert exact.outgrown(reference, total, cut, rows_then=3000, left=1, rows=1) is not None
+    assert rules.outgrown(reference, total, cut, rows_then=3000, left=1, rows=1) is not None
 
 
 def _served(reference: Reference, w: Matrix, x: Matrix) -> Vector:
@@ -219,7 +220,7 @@ def outgrown(x: Matrix, y: Vector, more: Matrix, labels: Vector, left: int = 10)
     reference = exact.refer(x, y)
     total = exact.sums(reference, x, y) + exact.sums(reference, more, labels)
     w = exact.solve(reference, total)
-    return exact.outgrown(reference, total, w, rows_then=len(x), left=left, rows=10)
+    return rules.outgrown(reference, total, w, rows_then=len(x), left=left, rows=10)
 
 
 def test_a_refresh_comes_when_the_rows_ask_for_it() -> None:
@@ -237,7 +238,7 @@ def test_new_levels_ask_for_a_refresh() -> None:
     x, y = rows(1000)
     reference = exact.refer(x, y, [("old",)] * 1000)
     total = exact.sums(reference, x, y, [("old",)] * 1000) + exact.sums(reference, x[:500], y[:500], [("new",)] * 500)
-    why = exact.outgrown(reference, total, exact.solve(reference, total), rows_then=1000, left=1, rows=1)
+    why = rules.outgrown(reference, total, exact.solve(reference, total), rows_then=1000, left=1, rows=1)
     assert why == "new rows have levels nobody knew"
 
 

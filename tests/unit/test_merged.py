@@ -9,7 +9,7 @@ import pytest
 
 from mempair_db.errors import InvalidRow
 from mempair_db.pair import exact, merged
-from mempair_db.pair.exact import Reference
+from mempair_db.pair.reference import Reference
 
 Part = tuple[Any, Any, Any]
 

@@ -15,7 +15,8 @@ from mempair_db.fleet.compute import Computing
 from mempair_db.fleet.config import Fleet, Place
 from mempair_db.fleet.coordinator import Coordinator
 from mempair_db.fleet.exchange import Exchange, Exchanged
-from mempair_db.pair.exact import Reference, Sums, nothing
+from mempair_db.pair.reference import Reference
+from mempair_db.pair.sums import Sums, nothing
 from tests.world import SHOP, World, fresh_database
 
 MODEL: dict[str, Any] = {

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mempair_db.fleet.refresh import refresh_fleet
-from mempair_db.pair.exact import Sums, sums
+from mempair_db.pair.exact import sums
+from mempair_db.pair.sums import Sums
 from tests.integration.fleet.conftest import Shards
 
 SALT = 7

@@ -1,0 +1,70 @@
+"""When an exact model's predictions open, and when its constants no longer fit (EXACT.md, 3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from . import classes
+from .encode import RAREST, Matrix
+from .exact import RIDGE, moved, units
+from .reference import SHARES, Reference
+from .sums import Sums
+
+FAR: Final = 0.5  # a model that has moved scores by more is refreshed
+MOST_OUTSIDE: Final = 0.01
+MOST_UNKNOWN: Final = 0.05
+
+
+def effective_dimension(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+    """d_eff = tr H(H + Λ)⁻¹, the largest of the classes': what a fitted model loses is about d_eff/(2n)."""
+    _, H_unit = units(reference)
+    spectra = np.linalg.eigvalsh(total.H / H_unit).clip(min=0.0)
+    return float((spectra / (spectra + ridge)).sum(axis=-1).max())
+
+
+def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> bool:
+    """Predictions open once d_eff/(2n) ≤ γ."""
+    if total.n <= 0:
+        return False
+    most = reference.shape[2]
+    return most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma
+
+
+def outgrown(
+    reference: Reference,
+    total: Sums,
+    w: Matrix,
+    *,
+    rows_then: int,
+    left: int,
+    rows: int,
+    others_then: int = 0,
+    declared: bool = False,
+) -> str | None:
+    """Say why the constants no longer fit, or None (EXACT.md, 3).
+
+    `rows_then`: rows at the last refresh; `left` of `rows` reference rows are still there. New rows are judged by how
+    many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect. How
+    many are new is told by the reference rows too: of the rows of then, as large a share has gone as of them. A class
+    keeps its place as long as it has 5 rows; rows of classes without one are looked at when they have become 5, and
+    then whenever they have doubled (`others_then`: how many there were at the last refresh). Declared classes stay.
+    """
+    new = total.n - rows_then * left // max(rows, 1)
+    enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time
+    expected_outside, expected_unknown = (part * total.n / SHARES for part in (reference.outside, reference.unknown))
+    far = not reference.regression and enough and moved(reference, total, w).max() > FAR
+    several, others = bool(reference.labels) and not declared, total.fourth
+    reasons = {
+        "a class has too few rows left": several and bool((total.of_class < RAREST).any()),
+        "there are rows of a new class": (
+            several and len(reference.labels) < classes.MOST and others >= max(RAREST, 2 * others_then)
+        ),
+        "the table has doubled": total.n >= 2 * rows_then,
+        "half of the reference rows are gone": 2 * left < rows,
+        "new rows have numbers beyond the clamp": enough and total.outside - expected_outside > MOST_OUTSIDE * new,
+        "new rows have levels nobody knew": enough and total.unknown - expected_unknown > MOST_UNKNOWN * new,
+        "the model has gone far from its reference": far,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
