@@ -113,7 +113,9 @@ begin
         raise exception 'partition % is %', partition.relation,
             case when partition.relkind = 'f' then 'a foreign table, whose rows no trigger sees'
                  else 'not logged: a crash of the server empties it without a trace' end
-            using errcode = 'MP003', hint = 'Detach it, or make it an ordinary table.';
+            using errcode = 'MP003', hint = case
+                when partition.relkind = 'f' then 'Have one model with the server behind it, on the tables of both: mempair fleet. Or detach it.'
+                else 'Detach it, or make it an ordinary table.' end;
     end loop;
     if exists (select from pg_subscription_rel s join mempair.partitions(source) p on p.relation = s.srrelid) then
         raise exception '% is filled by logical replication, which fires no statement triggers', source

@@ -107,6 +107,7 @@ begin
     if changed is null then
         return;
     end if;
+    perform mempair.refuse_to_part(old_model, changed);
     perform mempair.refuse_to_stop(old_model, new_model);
     perform mempair.append_config(old_model.id, 'altered by ' || session_user || ': ' || array_to_string(changed, ' '));
     update mempair.model t
@@ -123,6 +124,19 @@ begin
     where t.id = old_model.id;
     if (new_model.curves, new_model.on_null) <> (old_model.curves, old_model.on_null) then
         perform mempair.write_predict(old_model.source);
+    end if;
+end $$;
+
+-- A shard of a fleet has its constants and its sums together with the others: alone it changes only what is its own.
+create or replace function mempair.refuse_to_part(model mempair.model, changed text[]) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    shard text := (select f.shard from mempair.fleet_member f where f.model_id = model.id);
+    shared text := (select string_agg(split_part(c, '=', 1), ', ') from unnest(changed) c where c !~ '^(on_exhausted|serve_during_refresh|keep_receipts)=');
+begin
+    if shard is not null and shared is not null then
+        raise exception 'model % is a fleet''s, and this is its shard %: % must be the same on all shards', quote_literal(model.name), quote_literal(shard), shared
+            using errcode = 'MP003', hint = 'Declare it anew on all of them: mempair fleet model drop, then mempair fleet model create.';
     end if;
 end $$;
 

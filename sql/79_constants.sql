@@ -261,8 +261,6 @@ begin
     elsif rows = 0 or there <> rows then
         fine := false;
         detail := format('of %s reference rows %s are in the table', rows, there);
-    elsif exists (select from mempair.fleet_member f where f.model_id = model.id) then
-        detail := 'chosen from the reference rows of all shards together, which are not here';
     elsif not fixed - array['encoding', 'loss', 'w0', 'h', 'clip', 'outside', 'unknown'] = '{}' or not (fixed -> 'encoding') - array['numbers', 'texts', 'target'] = '{}'
           or jsonb_array_length(fixed -> 'w0') > 1 or exists (select from jsonb_array_elements(fixed #> '{encoding,numbers}') n where jsonb_array_length(n) <> 4)
           or exists (select from jsonb_array_elements(fixed #> '{encoding,texts}') t where jsonb_array_length(t) <> 2) then

@@ -21,6 +21,7 @@ from mempair_db.fleet.verify import verify
 from mempair_db.worker.loop import Worker
 
 SHARDS: Final = 3
+FEATURES: Final = [f"x{i}" for i in range(1, 11)]
 TABLE: Final = "create table people (id integer primary key, y boolean, " + ", ".join(
     f"x{i} float8" for i in range(1, 11)
 )
@@ -42,7 +43,7 @@ def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None)
             with psycopg.connect(place.dsn) as connection:
                 connection.execute(f"{TABLE})")
                 connection.execute(ROWS, [i * each + 1, (i + 1) * each])
-        declare.create(fleet, "people", _declared())
+        declare.create(fleet, "people", {"source": "people", "target": "y", "features": FEATURES})
         result: dict[str, Any] = {"shards": SHARDS, "rows": each * SHARDS}
         with coordinator(fleet) as known:
             for workers in (1,) if quick else (1, 2, 4):
@@ -55,13 +56,6 @@ def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None)
                         result |= _small(exchange, places, 3 if quick else 10)
                     exchange.close()
     return result
-
-
-def _declared() -> dict[str, Any]:
-    names = "positive loss key subject categories epsilon delta lambda m tau kappa calibration_rows"
-    plain = {"on_null": "impute", "gamma": 0.1, "keep_receipts": "1 day", "clip": 1.0, "on_exhausted": "retrain"}
-    features = {"source": "people", "target": "y", "features": [f"x{i}" for i in range(1, 11)]}
-    return dict.fromkeys(names.split()) | plain | features | {"ridge": 10.0, "curves": 0, "serve_during_refresh": True}
 
 
 def _rates(exchange: Exchange, rows: int) -> dict[str, float]:

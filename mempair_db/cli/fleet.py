@@ -11,7 +11,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from mempair_db.cli.common import AsJson, Name, app, messages, show, show_table, table
-from mempair_db.cli.models import model_create
 
 fleet_app = typer.Typer(no_args_is_help=True, help="One model over several databases, whose rows stay where they are.")
 app.add_typer(fleet_app, name="fleet")
@@ -35,10 +34,10 @@ def fleet_model_create(
     name: Name,
     source: Annotated[str, typer.Argument(metavar="TABLE", help="The source table, of this name on every shard.")],
     target: Annotated[str, typer.Option(help="The column to predict.")],
-    features: Annotated[str, typer.Option(help="Columns to predict from, separated by commas.")],
+    features: Annotated[str, typer.Option(help="Columns to predict from, separated by commas; also 'city:hash:256'.")],
     positive: Annotated[str | None, typer.Option(help="The target's value that counts as yes.")] = None,
     ridge: Annotated[float, typer.Option(help="The ridge of the solution.")] = 10.0,
-    curves: Annotated[int, typer.Option(help="Knots per number, for an additive model.")] = 0,
+    curves: Annotated[int | None, typer.Option(help="Knots per number; default: 4 up to 32 numbers.")] = None,
     serve_during_refresh: Annotated[
         bool, typer.Option(help="Predict while a deletion waits for the constants to be checked.")
     ] = True,
@@ -56,10 +55,9 @@ def fleet_model_create(
     """Declare a model on every shard that does not have it yet; `fleet sync` begins it."""
     from mempair_db.fleet import config, declare  # noqa: PLC0415
 
-    given = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name")}
-    parameters: dict[str, Any] = dict.fromkeys(_defaults()) | _defaults() | given
-    parameters |= {"features": _listed(features), "key": _listed(key)}
-    new = declare.create(config.read(file), name, parameters)
+    given: dict[str, Any] = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name")}
+    given |= {"features": _listed(features), "key": _listed(key)}
+    new = declare.create(config.read(file), name, given)
     messages.print(f"Model {name} is declared on {', '.join(new) or 'every shard already'}.", highlight=False)
 
 
@@ -195,12 +193,3 @@ def judge(report: Any, as_json: bool) -> NoReturn:
 
 def _listed(names: str | None) -> list[str] | None:
     return [name.strip() for name in names.split(",")] if names is not None else None
-
-
-def _defaults() -> dict[str, Any]:
-    """What `mempair model create` gives to create_model, where a fleet has nothing to say."""
-    import inspect  # noqa: PLC0415
-
-    plain = {name: each.default for name, each in inspect.signature(model_create).parameters.items()}
-    plain["lambda"] = plain.pop("lam", None)
-    return {name: value for name, value in plain.items() if value is not inspect.Parameter.empty and name != "dsn"}

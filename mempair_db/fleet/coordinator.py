@@ -98,6 +98,11 @@ class Coordinator:
         """Return one model."""
         return self.models(name)[0]
 
+    def declared(self, name: str) -> dict[str, Any] | None:
+        """Return what a model is on every shard; None if the fleet has none of that name."""
+        found = self._rows("fleet_models", name=name)
+        return found[0]["declared"] if found else None
+
     def declare(self, name: str, declared: dict[str, Any], shards: Sequence[str]) -> None:
         """Note a model and the shards it lies on."""
         self.do("fleet_declare", name=name, declared=Jsonb(declared))

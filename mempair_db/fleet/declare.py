@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from psycopg import sql
+
 from mempair_db.database import revision
 from mempair_db.database.connect import connect
 from mempair_db.database.install import install
@@ -31,31 +33,68 @@ def init(fleet: Fleet) -> list[dict[str, Any]]:
 def create(fleet: Fleet, name: str, parameters: Mapping[str, Any]) -> list[str]:
     """Declare a model on every shard that does not have it yet, and at the coordinator; return the new shards.
 
-    Rows that are there are read when the fleet has chosen its constants, not before.
+    What `parameters` leave out is as create_model has it. Rows that are there are read when the fleet has chosen its
+    constants, not before.
     """
     if parameters.get("unlearner") not in (None, "exact"):
         raise InvalidParameter("A fleet's models are exact: noise does not add up.", remedy="Leave --unlearner out.")
-    declared = dict(parameters) | {"model_name": name, "unlearner": "exact", "backfill": False}
-    new = [place.name for place in fleet.shards if _declare(place, name, declared)]
+    given = dict(parameters) | {"model_name": name, "unlearner": "exact", "backfill": False}
     with coordinator(fleet) as known:
-        known.declare(name, declared, fleet.names)
+        declared = known.declared(name)
+        new = []
+        for place in fleet.shards:
+            is_new, declared = _declare(place, name, given, declared)
+            new += [place.name] if is_new else []
+        known.declare(name, declared or {}, fleet.names)
     return new
 
 
-def _declare(place: Place, name: str, declared: Mapping[str, Any]) -> bool:
-    """Declare a model on one shard, in one transaction; False if it is there already."""
+def _declare(
+    place: Place, name: str, given: Mapping[str, Any], expected: dict[str, Any] | None
+) -> tuple[bool, dict[str, Any]]:
+    """Declare a model on one shard, in one transaction; return whether it is new, and what it is."""
     with opened(place, autocommit=False) as connection:
         row = connection.execute(query("fleet_find"), {"name": name}).fetchone()
-        if row is not None:
-            if row[1] != place.name:
-                is_of = f"of the fleet's shard {row[1]}" if row[1] else "of its own, of no fleet"
-                raise InvalidParameter(
-                    f"Shard {place.name} has a model {name!r} already, one {is_of}.", remedy="Choose another name."
-                )
-            return False
-        created: Any = connection.execute(query("cli_create_model"), declared).fetchone()
-        connection.execute(query("fleet_join"), {"model": created[0], "shard": place.name})
-    return True
+        if row is not None and row[1] != place.name:
+            is_of = f"of the fleet's shard {row[1]}" if row[1] else "of its own, of no fleet"
+            raise InvalidParameter(
+                f"Shard {place.name} has a model {name!r} already, one {is_of}.", remedy="Choose another name."
+            )
+        if row is None:
+            arguments = sql.SQL(", ").join(
+                sql.SQL("{} => {}").format(sql.Identifier(key), sql.Placeholder(key)) for key in given
+            )
+            created: Any = connection.execute(
+                sql.SQL("select mempair.create_model({})").format(arguments), given
+            ).fetchone()
+            connection.execute(query("fleet_join"), {"model": created[0], "shard": place.name})
+        declared: Any = connection.execute(query("fleet_declared"), {"name": name}).fetchone()
+        _refuse(place, declared[0], expected)  # nothing stays of what is refused
+        return row is None, declared[0]
+
+
+def _refuse(place: Place, declared: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    """Refuse what the shards cannot choose constants for together, and what is not the same on all of them."""
+    kinds = {
+        "several classes": (declared["loss"] == "classes", "Name one class with --positive, a model for each."),
+        "weights": (declared["weight"] is not None, "Leave weight out; a row that is there twice counts twice."),
+        "class weights": (declared["class_weight"] is not None, "Leave class_weight out."),
+        "vectors or arrays": (declared["arrays"], "Name the numbers that matter as columns of their own."),
+    }
+    for kind, (has, remedy) in kinds.items():
+        if has:
+            raise InvalidParameter(
+                f"A fleet has no models with {kind}: its shards choose constants by counts of numbers and texts, and of"
+                " these there are none.",
+                remedy=remedy,
+            )
+    other = [key for key in declared if expected is not None and declared[key] != expected.get(key)]
+    if other and expected is not None:
+        said = "; ".join(f"{key} is {declared[key]}, elsewhere {expected.get(key)}" for key in other)
+        raise InvalidParameter(
+            f"On shard {place.name} the model would be another one than on the others: {said}.",
+            remedy="Give the same parameters and the same columns; `mempair fleet model drop` begins anew.",
+        )
 
 
 def drop(fleet: Fleet, name: str) -> None:

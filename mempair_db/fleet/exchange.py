@@ -99,6 +99,8 @@ class Exchange:
     def once(self, name: str) -> Exchanged:
         """Exchange the sums of one model, and look after its constants."""
         done = Exchanged(name)
+        self.known.do("fleet_enlist", name=name, shards=self.fleet.names)
+        self.known.do("fleet_dismiss", name=name, shards=self.fleet.names)
         model = self.known.model(name)
         reports = self._ask(model, done)
         self._mend(model, reports, done)
@@ -110,8 +112,6 @@ class Exchange:
         return done
 
     def _ask(self, model: Declared, done: Exchanged) -> dict[str, Report]:
-        self.known.do("fleet_enlist", name=model.name, shards=self.fleet.names)
-        self.known.do("fleet_dismiss", name=model.name, shards=self.fleet.names)
         before = self.known.shards(model.name)
         digests = {name: known.digest for name, known in before.items() if known.part(model.generation)}
         answers = self.each(self.fleet.shards, lambda place, to: shard.report(to, model.name, digests.get(place.name)))

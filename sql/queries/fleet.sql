@@ -7,6 +7,15 @@ insert into mempair.fleet_member (model_id, shard) values (%(model)s, %(shard)s)
 -- The model of this name, and which shard it belongs to.
 select m.id, f.shard, f.generation from mempair.model m left join mempair.fleet_member f on f.model_id = m.id where m.name = %(name)s
 
+-- fleet_declared --
+-- What must be the same on every shard.
+select pg_catalog.jsonb_build_object(
+    'source', t.source::text, 'target', t.target, 'features', t.features, 'numbers', t.numeric_features, 'texts', t.text_features,
+    'parts', t.parts, 'positive', t.positive, 'loss', t.loss, 'ridge', t.ridge, 'curves', t.curves, 'clip', t.clip, 'gamma', t.gamma,
+    'calibration_rows', t.calibration_rows, 'categories', t.categories, 'on_null', t.on_null, 'weight', t.weight,
+    'class_weight', t.class_weight, 'arrays', mempair.has_arrays(t))
+from mempair.model t where t.name = %(name)s
+
 -- fleet_parts --
 select p.shard, p.sums from mempair.fleet_part p where p.model_id = %(model)s and p.generation = %(generation)s
 
@@ -77,7 +86,12 @@ select * from mempair.fleet_shard s where s.model = %(name)s order by s.shard
 insert into mempair.fleet_shard (model, shard) select %(name)s, s from unnest(%(shards)s::text[]) s on conflict do nothing
 
 -- fleet_dismiss --
-delete from mempair.fleet_shard s where s.model = %(name)s and s.shard <> all (%(shards)s::text[])
+-- Shards that no longer belong to the fleet. The constants come from their rows too: others are due.
+with gone as (
+    delete from mempair.fleet_shard s where s.model = %(name)s and s.shard <> all (%(shards)s::text[]) returning s.references_left
+)
+update mempair.fleet_model m set refresh_requested = 'a shard left, and its reference rows with it'
+where m.name = %(name)s and m.generation > 0 and exists (select from gone g where g.references_left is distinct from 0)
 
 -- fleet_seen --
 -- Sums of the constants of now; others are of no use to anybody, and go. An older report never replaces a newer one.

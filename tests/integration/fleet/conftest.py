@@ -23,18 +23,7 @@ MODEL: dict[str, Any] = {
     "source": "shop",
     "target": "churned",
     "features": ["age", "plan", "spend"],
-    "ridge": 10.0,
-    "curves": 0,
     "calibration_rows": 50,
-    "gamma": 0.1,
-    "on_null": "impute",
-    "on_exhausted": "retrain",
-    "serve_during_refresh": True,
-    "keep_receipts": "90 days",
-    "clip": 1.0,
-    **dict.fromkeys(
-        ("positive", "loss", "key", "subject", "categories", "epsilon", "delta", "lambda", "m", "tau", "kappa")
-    ),
 }
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -184,29 +184,28 @@ def test_without_serving_during_a_refresh_nothing_is_predicted_before_the_check(
 
 
 @pytest.mark.parametrize(
-    ("point", "what"),
+    ("points", "what"),
     [
-        ("stored", "exchange"),
-        ("parts taken in", "exchange"),
-        ("delivered", "exchange"),
-        ("constants stored", "refresh"),
-        ("shard renewed", "refresh"),
-        ("shard released", "refresh"),
+        (("stored", "parts taken in", "delivered"), "exchange"),
+        (("constants stored", "shard renewed", "shard released"), "refresh"),
     ],
 )
 def test_a_kill_at_any_point_leaves_what_the_next_exchange_completes(
-    fleet: Shards, tmp_path: Path, point: str, what: str
+    fleet: Shards, tmp_path: Path, points: Sequence[str], what: str
 ) -> None:
-    fleet[0]("delete from shop where id = 3")
-    fleet[1]("insert into shop values (1000, 30, 'pro', 5, 'n', true)")
-    fleet.work()
-    command = [sys.executable, str(STRIKER), str(file_of(fleet, tmp_path)), point, what]
-    assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
-    fleet.sync(3)
-    assert equal(fleet)
+    """One fleet is killed again and again, each time at another point."""
+    for i, point in enumerate(points):
+        gone = 3 * (i + 1)
+        fleet[0](f"delete from shop where id = {gone}")
+        fleet[1](f"insert into shop values ({1000 + i}, 30, 'pro', 5, 'n', true)")
+        fleet.work()
+        command = [sys.executable, str(STRIKER), str(file_of(fleet, tmp_path)), point, what]
+        assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
+        fleet.sync(3)
+        assert equal(fleet)
+        assert receipt(fleet, 0, gone)["everywhere"] is not None
+        assert fleet.served()[0][4] == 300
     assert check(fleet) == []
-    assert receipt(fleet, 0, 3)["everywhere"] is not None
-    assert fleet.served()[0][4] == 300
 
 
 def test_a_dask_worker_that_dies_and_a_shard_that_restarts_change_nothing(
