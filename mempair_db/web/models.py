@@ -20,6 +20,10 @@ EVENTS: Final = 50
 PREDICT: Final = sql.SQL(
     "select mempair.predict(%(name)s, pg_catalog.jsonb_populate_record(null::{source}, %(row)s)) as score"
 )
+CLASSES: Final = sql.SQL(
+    "select p.class, p.probability"
+    " from public.mempair_predict_proba(%(name)s, pg_catalog.jsonb_populate_record(null::{source}, %(row)s)) p"
+)
 EXPLAIN: Final = sql.SQL(
     "select e.* from mempair.explain(%(name)s, pg_catalog.jsonb_populate_record(null::{source}, %(row)s)) e"
 )
@@ -115,8 +119,18 @@ def _coefficients(rows: Rows, types: dict[str, str | None]) -> dict[str, Any]:
     return {
         "rows": [{**row, "bar": bar} for row, bar in zip(shown, drawn, strict=True)],
         "intervals": any(row["low"] is not None for row in shown),
-        "curves": [(shape.feature, pictures.curve(shape)) for shape in pictures.shapes(rows, types)],
+        "classes": any(row["class"] is not None for row in shown),
+        "curves": _curves(rows, types),
     }
+
+
+def _curves(rows: Rows, types: dict[str, str | None]) -> list[tuple[str, Any]]:
+    """Draw the shape of each number; of several classes for each of them."""
+    return [
+        (shape.feature if name is None else f"{shape.feature}, {name}", pictures.curve(shape))
+        for name in dict.fromkeys(row["class"] for row in rows)
+        for shape in pictures.shapes([row for row in rows if row["class"] == name], types)
+    ]
 
 
 def _odometer(model: dict[str, Any]) -> dict[str, Any] | None:
@@ -140,11 +154,11 @@ def quality(request: Request) -> Response:
     with here.looking() as look:
         found = here.model(look, request)
         figures = look.part(lambda: look.rows("evaluate", name=found["model"])[0])
-        curve: Part[Rows] = Part(missing="A regression has no ROC curve.")
+        curve: Part[Rows] = Part(missing="Only two classes have a ROC curve.")
         if found["loss"] == "logistic":
             curve = look.part(lambda: look.rows("roc", name=found["model"]))
         days = look.part(lambda: look.rows("progressive", name=found["model"])).value or []
-    measured, regression = figures.value or {}, found["loss"] != "logistic"
+    measured, regression = figures.value or {}, found["loss"] not in ("logistic", "classes")
     return page(
         request,
         "quality",
@@ -157,7 +171,15 @@ def quality(request: Request) -> Response:
         if measured.get("calibration")
         else None,
         days=pictures.progressive(days) if days else None,
+        confusion=_confusion(measured.get("confusion") or []) if found["loss"] == "classes" else None,
     )
+
+
+def _confusion(cells: Rows) -> dict[str, Any]:
+    """Return how many rows of each class were taken for which."""
+    names = sorted({cell[side] for cell in cells for side in ("actual", "predicted")})
+    count = {(cell["actual"], cell["predicted"]): cell["rows"] for cell in cells}
+    return {"names": names, "rows": [(own, [count.get((own, name), 0) for name in names]) for own in names]}
 
 
 def score(request: Request) -> Response:
@@ -177,7 +199,7 @@ def _score(request: Request, given: Form) -> Response:
         number = found["model_id"]
         columns = look.part(lambda: look.rows("columns", model=number), GRANT)
         levels = _levels(look, found) if columns else {}
-        result = _result(look, found, given) if given else None
+        result = _result(look, found, _typed(given, columns.value or [])) if given else None
     return page(request, "score", model=found, columns=columns, levels=levels, given=given, result=result)
 
 
@@ -185,21 +207,29 @@ def _levels(look: Look, found: dict[str, Any]) -> dict[str, list[str]]:
     """Return the levels that the model knows, as suggestions; none where the role may not see them."""
     levels: dict[str, list[str]] = {}
     for row in look.part(lambda: look.rows("coefficients", name=found["model"])).value or []:
-        if row["kind"] == "level":
-            levels.setdefault(row["feature"], []).append(row["level"])
+        if row["kind"] == "level" and row["level"] not in levels.setdefault(row["feature"], []):
+            levels[row["feature"]].append(row["level"])
     return levels
 
 
-def _result(look: Look, found: dict[str, Any], given: Form) -> dict[str, Any]:
+def _typed(given: Form, columns: Rows) -> dict[str, Any]:
+    """Return the values as JSON has them: an empty one is missing, "1, 2" is an array where the column is one."""
+    arrays = {column["feature"] for column in columns if column["category"] == "A"}
+    return {
+        name: [each.strip() for each in value.strip(" {}[]").split(",")] if value and name in arrays else value or None
+        for name, value in given.items()
+    }
+
+
+def _result(look: Look, found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     (source,) = look.rows("source", model=found["model_id"]) or [{"schema": "pg_catalog", "name": found["table_name"]}]
     table = sql.Identifier(source["schema"], source["name"])
-    row = Jsonb({name: value or None for name, value in given.items()})
-    values = {"name": found["model"], "row": row}
-    answer = look.part(
-        lambda: float(look.rows(PREDICT.format(source=table), **values)[0]["score"]), "`mempair grant --reader {role}`"
-    )
+    values = {"name": found["model"], "row": Jsonb(given)}
+    asked = (CLASSES if found["loss"] == "classes" else PREDICT).format(source=table)
+    answer = look.part(lambda: look.rows(asked, **values), "`mempair grant --reader {role}`")
     explained = look.part(lambda: look.rows(EXPLAIN.format(source=table), **values))
-    parts = explained.value or []
+    likeliest = answer.value[0].get("class") if answer.value else None
+    parts = [part for part in explained.value or [] if part["class"] == likeliest]
     drawn = pictures.bars([pictures.Bar(part["contribution"]) for part in parts])
     return {
         "score": answer,

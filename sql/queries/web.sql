@@ -47,11 +47,21 @@ select p.day, p.rows, p.loss, p.accuracy from mempair.progressive p where p.mode
 select r.* from mempair.roc(%(name)s) r
 
 -- web_columns --
--- The features as columns of the table, by the names that they had when the model was declared.
-select f.feature, t.typname as type, t.typcategory as category
-from (select unnest(c.features) as feature, c.source from mempair.model_card c where c.model_id = %(model)s) as f
-left join pg_catalog.pg_attribute a on a.attrelid = pg_catalog.to_regclass(f.source) and a.attname = f.feature and not a.attisdropped
+-- The columns that the features read, by the names that they had when the model was declared: 'a * b' reads two, 'a:cyclical' one.
+select n.name as feature, t.typname as type, t.typcategory as category
+from (
+    select p.name, f.source, min(f.place) as place
+    from (select u.feature, u.place, pg_catalog.to_regclass(c.source) as source
+          from mempair.model_card c, unnest(c.features) with ordinality as u(feature, place) where c.model_id = %(model)s) as f
+    cross join lateral unnest(case when exists (select from pg_catalog.pg_attribute a where a.attrelid = f.source and a.attname = f.feature)
+        then array[f.feature]
+        else coalesce(pg_catalog.regexp_match(f.feature, '^(.*?\S)\s*:\s*(?:cyclical|hash\s*:\s*\d+|\d+)$'),
+                      pg_catalog.regexp_match(f.feature, '^(.*\S)\s*\*\s*(\S.*)$'), array[f.feature]) end) as p(name)
+    group by p.name, f.source
+) as n
+left join pg_catalog.pg_attribute a on a.attrelid = n.source and a.attname = n.name and not a.attisdropped
 left join pg_catalog.pg_type t on t.oid = a.atttypid
+order by n.place, n.name
 
 -- web_source --
 select n.nspname as schema, c.relname as name

@@ -50,6 +50,16 @@ MODELS = (
            features => array['age', 'monthly_spend'], epsilon => 8, lambda => 0.01, gamma => 1)""",
 )
 
+FLOWERS = """
+create table flowers (name text primary key, length float8, seen date, soil text, light text, petals real[], kind text);
+insert into flowers
+select 'f' || i, 1 + i % 3 + (i * 7919 % 100) / 100.0, date '2026-01-01' + i, (array['clay', 'sand'])[1 + i % 2], 'sun',
+       array[i % 3, i % 5], (array['iris', 'rose', '<b>tulip</b>'])[1 + i % 3]
+from generate_series(1, 200) i;
+select mempair.create_model('flower', 'flowers', target => 'kind', gamma => 10, curves => 2,
+                            features => array['length', 'seen:cyclical', 'soil * light', 'petals:2']);
+"""
+
 
 def make_hostile(world: World) -> None:
     """A table, a column and a model with hostile names, and a row with a hostile key."""
@@ -132,6 +142,7 @@ def company(server_dsn: str, template_database: str) -> Iterator[World]:
         customers.insert(world.sql, customers.invent(1, 800))
         world(*MODELS)
         make_hostile(world)
+        world(FLOWERS)
         world("select mempair.configure('controller', 'Example Ltd, privacy@example.org')")
         world.work()
         world("delete from mempair_demo.customers where id in (7, 8)")

@@ -47,7 +47,7 @@ def sideways(page: Any) -> int:
 
 
 def test_the_overview_says_how_everything_is(page: Any, company: World, picture: Picture) -> None:
-    assert page.locator("table.models tbody tr").count() == 4
+    assert page.locator("table.models tbody tr").count() == 5
     churn = page.locator("tr", has=page.get_by_role("link", name="churn", exact=True))
     assert "predicts" in churn.inner_text()
     churn.locator(".quality a").wait_for()
@@ -159,6 +159,47 @@ def test_a_score_is_explained_and_is_the_one_that_sql_gives(
     page.locator("[name='value age']").fill("very old")
     page.get_by_role("button", name="Score this row").click()
     page.get_by_text("invalid input syntax for type integer").first.wait_for()
+
+
+def test_a_model_of_several_classes_is_shown_with_all_of_them(
+    page: Any, numbers: dict[str, int], company: World, picture: Picture
+) -> None:
+    row = page.locator("tr", has=page.get_by_role("link", name="flower", exact=True))
+    row.locator(".quality a").wait_for()
+    assert "accuracy" in row.inner_text()
+    row.get_by_role("link", name="flower", exact=True).click()
+    assert "one of several classes" in page.inner_text("main")
+    assert set(page.locator("td[data-label=Class]").all_inner_texts()) == {"iris", "rose", "<b>tulip</b>"}
+    assert page.get_by_role("heading", name="length, rose").count() == 1
+    picture(page, "classes")
+    page.get_by_role("link", name="Quality").click()
+    cells = page.locator("table.confusion tbody td").all_inner_texts()
+    assert len(cells) == 9
+    assert sum(map(int, cells)) == 200
+    assert "Calibration" in page.inner_text("main")
+    assert "AUC" not in page.inner_text("main")
+    picture(page, "classes-quality")
+    page.get_by_role("link", name="Score a row").click()
+    for name, value in {
+        "length": "2.5",
+        "seen": "2026-02-01",
+        "soil": "clay",
+        "light": "sun",
+        "petals": "1, 3",
+    }.items():
+        page.locator(f"[name='value {name}']").fill(value)
+    assert page.locator("form.fields input[name^=value]").count() == 5
+    page.get_by_role("button", name="Score this row").click()
+    page.locator("#result").wait_for()
+    wanted = company.execute(
+        "select class, probability from mempair_predict_proba('flower',"
+        " row(null, 2.5, '2026-02-01', 'clay', 'sun', '{1,3}', null)::flowers)"
+    )
+    assert wanted[0][0] in page.inner_text(".score")
+    shown = page.locator("table.classes td").all_inner_texts()
+    assert shown == [f"{100 * probability:.1f} %" for _, probability in wanted]
+    assert page.locator("table.parts tbody tr").count() > 3
+    picture(page, "classes-score")
 
 
 def test_events_are_filtered_and_paged(page: Any, numbers: dict[str, int], picture: Picture) -> None:
@@ -500,7 +541,7 @@ def test_the_focus_stays_when_a_page_changes_and_nothing_jumps(page: Any, compan
 def test_without_a_script_the_page_reloads_itself(browser: Browser, server: Server, company: World) -> None:
     page = browser.open(java_script_enabled=False)
     page.goto(server.link)
-    assert page.locator("table.models tbody tr").count() == 4
+    assert page.locator("table.models tbody tr").count() == 5
     with page.expect_event("framenavigated", timeout=15_000):
         pass
     page.goto(f"{server.address}request")
