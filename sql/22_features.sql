@@ -74,6 +74,8 @@ begin
             size := case when what = 'cyclical' then null else substring(named[2] from '\d+')::numeric::bigint % 2147483647 end;
         elsif crossed is not null and mempair.has_column(source, crossed[1]) and mempair.has_column(source, crossed[2]) then
             return mempair.read_cross(source, feature, crossed);
+        elsif mempair.has_column(source, crossed[1]) and crossed[2] ~ '^[[:alpha:]_]\w*$' then
+            names := crossed[2:2];  -- which is not there either, and the message is about it
         end if;
     end if;
     select * into described from mempair.describe_column(source, names[1]);

@@ -283,6 +283,9 @@ begin
         end if;
         raise exception 'parameter loss cannot be % for target %', quote_literal(model.loss), quote_literal(model.target)
             using errcode = 'MP001', hint = 'squared and huber are for numbers without a positive value.';
+    elsif model.class_weight is not null and model.loss <> 'logistic' then
+        raise exception 'parameter class_weight cannot be % for target %, which is a number', quote_literal(model.class_weight), quote_literal(model.target)
+            using errcode = 'MP001', hint = 'Leave it out; or name a class, positive => ''...'', or say loss => ''classes''.';
     elsif model.loss = 'logistic' and model.positive is null and not is_boolean then
         raise exception 'parameter positive is missing for target %', quote_literal(model.target)
             using errcode = 'MP001', hint = 'A classifier on a column that is not boolean needs the value that counts as yes.';

@@ -163,6 +163,9 @@ begin
             quote_ident(a.target) || coalesce(' = ' || quote_literal(a.positive), ''),
             quote_ident(b.target) || coalesce(' = ' || quote_literal(b.positive), '')
             using errcode = 'MP001', hint = 'Compare two models of one target.';
+    elsif 'classes' in (a.loss, b.loss) then
+        raise exception 'models % and % tell several classes apart, which cannot be compared row by row', quote_literal(a.name), quote_literal(b.name)
+            using errcode = 'MP106', hint = format('Judge each on the same rows: mempair.evaluate(%L) and mempair.evaluate(%L).', a.name, b.name);
     end if;
     perform mempair.served(a);
     perform mempair.served(b);

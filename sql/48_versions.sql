@@ -111,7 +111,7 @@ declare
 begin
     if model.loss = 'classes' then
         raise exception 'model % tells several classes apart, and earlier versions of it cannot be published', quote_literal(model.name)
-            using errcode = 'MP003', hint = 'Make a second model, and compare the two.';
+            using errcode = 'MP003', hint = 'Make a second model, and judge both by mempair.evaluate.';
     end if;
     perform from mempair.state s where s.model_id = model.id for update;  -- no worker publishes meanwhile
     held := (select p.held from mempair.published p where p.model_id = model.id);

@@ -121,6 +121,8 @@ HEIR = (
     "create table parent (id integer primary key, age integer, churned boolean); create table heir () inherits (parent)"
 )
 TWO = LEARNED + "; select mempair.create_model('r', 'people', target => 'age', features => 'plan')"
+KINDS = """select mempair.create_model('c', 'people', target => 'status', features => 'age');
+select mempair.create_model('d', 'people', target => 'status', features => 'age, plan')"""
 MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "a misspelt target": ("", {"target": "'churn'"}, "no column 'churn'", "Did you mean 'churned'?"),
     "no features": ("", {"features": "''"}, "features is empty", "Name at least one column"),
@@ -276,6 +278,92 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "select mempair_predict('m', array[1.0])",
         "has text features (plan)",
         "jsonb_populate_record(null::public.people",
+    ),
+    "a misspelt parameter": (  # PostgreSQL's own message, as sql/README.md explains it
+        "",
+        {"feature": "'age'"},
+        "feature => unknown) does not exist",
+        "No function matches the given name and argument types",
+    ),
+    "a number that should be cyclical": (
+        "",
+        {"features": "'age:cyclical'"},
+        "no hour, weekday or month",
+        "Dates, times",
+    ),
+    "a misspelt option of a feature": (
+        "",
+        {"features": "'age:cyclic'"},
+        "no column 'age:cyclic'",
+        "Did you mean 'age'?",
+    ),
+    "one bucket": ("", {"features": "'email:hash:1'"}, "'email:hash:1' has 1 buckets", "from 2 to 512"),
+    "a hashed number": ("", {"features": "'age:hash:8'"}, "only a text can be hashed", "Name the column alone"),
+    "the length of a number": (
+        "",
+        {"features": "'age:3'"},
+        "'age:3' has type integer, which has no length",
+        "only vectors",
+    ),
+    "a cross with a misspelt column": (
+        "",
+        {"features": "array['plan * statu']"},
+        "no column 'statu'",
+        "mean 'status'?",
+    ),
+    "a loss nobody knows": (
+        "",
+        {"loss": "'hinge'"},
+        "loss cannot be 'hinge'",
+        "'logistic', 'classes', 'squared', 'huber'",
+    ),
+    "weights of classes nobody knows": (
+        "",
+        {"class_weight": "'equal'"},
+        "class_weight cannot be 'equal'",
+        "'balanced'",
+    ),
+    "weights of classes for a number": (
+        "",
+        {"target": "'age'", "features": "'plan'", "class_weight": "'balanced'"},
+        "class_weight cannot be 'balanced' for target 'age', which is a number",
+        "Leave it out",
+    ),
+    "a weight that is a text": ("", {"weight": "'plan'"}, "weight 'plan' has type text", "a number from 0 to 16"),
+    "a weight of a certified model": (
+        "",
+        {"weight": "'age'", "unlearner": "'symmetric'"},
+        "weight cannot be 'age'",
+        "belongs to the exact unlearner",
+    ),
+    "a boolean as classes": ("", {"loss": "'classes'"}, "'churned' is boolean, which is yes or no", "Leave out loss"),
+    "3,000 classes": ("", {"target": "'email'", "features": "'age'"}, "more than 50 values", "positive => '...'"),
+    "a way with NULLs nobody knows": ("", {"on_null": "'ignore'"}, "on_null cannot be 'ignore'", "'skip' or 'impute'"),
+    "a yes that has no name": (
+        "",
+        {"target": "'age'", "features": "'plan'", "loss": "'logistic'"},
+        "positive is missing for target 'age'",
+        "the value that counts as yes",
+    ),
+    "a key that may be NULL": ("", {"key": "'{plan}'"}, "'plan' of table public.people may be null", "set not null;"),
+    "receipts kept for less than no time": (
+        "",
+        {"keep_receipts": "'-1 day'"},
+        "keep_receipts cannot be -1 days",
+        "at least 0",
+    ),
+    "a setting nobody knows": ("", "select mempair.configure('dedline', '1')", "no setting 'dedline'", "and deadline"),
+    "an older version of several classes": (
+        KINDS,
+        "select mempair.publish('c', 1)",
+        "'c' tells several classes apart, and earlier versions",
+        "mempair.evaluate",
+    ),
+    "a comparison of several classes": (
+        KINDS,
+        "select * from mempair.compare('c', 'd')",
+        "'c' and 'd' tell several classes apart",
+        "mempair.evaluate('c') and mempair.evaluate('d')",
     ),
 }
 
