@@ -8,16 +8,18 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
 import psycopg
 
 from mempair_db.bench import scratch
-from mempair_db.fleet import compute, declare
+from mempair_db.fleet import declare
 from mempair_db.fleet.compute import Computing
 from mempair_db.fleet.config import Fleet, Place
 from mempair_db.fleet.coordinator import coordinator
 from mempair_db.fleet.exchange import Exchange
 from mempair_db.fleet.refresh import refresh_fleet
 from mempair_db.fleet.verify import verify
+from mempair_db.pair.exact import refer, sums
 from mempair_db.worker.loop import Worker
 
 SHARDS: Final = 3
@@ -48,7 +50,7 @@ def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None)
         with coordinator(fleet) as known:
             for workers in (1,) if quick else (1, 2, 4):
                 with Computing(replace(fleet, workers=workers)) as computing:
-                    computing.submit(compute.added, None, 1, 2).result()  # the processes are there
+                    computing.client.run(_warm)
                     exchange = Exchange(fleet, known, computing)
                     exchange.once("people")
                     result[f"workers {workers}"] = _rates(exchange, each * SHARDS)
@@ -56,6 +58,12 @@ def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None)
                         result |= _small(exchange, places, 3 if quick else 10)
                     exchange.close()
     return result
+
+
+def _warm() -> None:
+    """Let a Dask worker load, and compile if it must, what it is going to use."""
+    x, y = np.random.default_rng(0).normal(size=(200, 10)), np.array([0.0, 1.0] * 100)
+    sums(refer(x, y, curves=4), x, y)
 
 
 def _rates(exchange: Exchange, rows: int) -> dict[str, float]:

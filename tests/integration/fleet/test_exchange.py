@@ -186,8 +186,8 @@ def test_without_serving_during_a_refresh_nothing_is_predicted_before_the_check(
 @pytest.mark.parametrize(
     ("points", "what"),
     [
-        (("stored", "parts taken in", "delivered"), "exchange"),
-        (("constants stored", "shard renewed", "shard released"), "refresh"),
+        (("stored", "delivered"), "exchange"),  # known to the coordinator; all but committed on a shard
+        (("constants stored", "shard released"), "refresh"),  # known to the coordinator alone; to it and one shard
     ],
 )
 def test_a_kill_at_any_point_leaves_what_the_next_exchange_completes(
