@@ -18,10 +18,10 @@ $$;
 create or replace function mempair.chunks_of(model mempair.model, op integer, rows text, is_one_chunk boolean default false) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
-        'select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s ' || case
-            when is_one_chunk then 'from (%7$s) as e where e.y is not null having count(*) > 0'
+        '(select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s ' || case
+            when is_one_chunk then 'from (%7$s) as e where e.y is not null having count(*) > 0)'
             else 'from (select r.*, nextval(''mempair.chunk_seq'') / %6$s as chunk from (%7$s) as r where r.y is not null) as e
-         group by e.chunk' end,
+         group by e.chunk order by min(e.chunk))' end,  -- in the order they came: by min, so that only chunks are sorted
         op,
         case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array_agg(e.x)' end,
         case when mempair.text_count(model) = 0 then 'null::text[]' else 'array_agg(e.c)' end,

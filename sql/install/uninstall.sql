@@ -4,14 +4,14 @@ set local search_path = pg_catalog, pg_temp;
 do $$
 declare
     object record;
-begin
-    for object in
-        select c.oid::pg_catalog.regclass as name
+    views text := (
+        select pg_catalog.string_agg(c.oid::pg_catalog.regclass::text, ', ')
         from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-        where n.nspname = 'mempair' and c.relkind = 'v'
-    loop
-        execute pg_catalog.format('drop view %s', object.name);
-    end loop;
+        where n.nspname = 'mempair' and c.relkind = 'v');
+begin
+    if views is not null then  -- all at once: some are made of others
+        execute 'drop view ' || views;
+    end if;
     for object in
         select p.oid::pg_catalog.regprocedure as signature
         from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace

@@ -27,7 +27,7 @@ MODEL = "select mempair.create_model('m', 'visits', '{}', 'x, z')"
 
 @pytest.fixture(params=["bought", "paid"])
 def visits(world: World, request: pytest.FixtureRequest) -> World:
-    world(TABLE, ROWS.format("true", "20 * random()", 1, 8000), MODEL.format(request.param))
+    world(TABLE, ROWS.format("true", "20 * random()", 1, 30000), MODEL.format(request.param))
     world.work()
     return world
 
@@ -38,13 +38,13 @@ def drift(world: World) -> Any:
 
 def test_rows_like_before_are_no_drift_and_others_are(visits: World, mempair: Run) -> None:
     assert drift(visits) == (None, None, None)  # nothing has come since the refresh
-    visits(ROWS.format("true", "20 * random()", 20001, 22000))
+    visits(ROWS.format("true", "20 * random()", 120001, 122000))
     visits.work()
     week, then, drifts = drift(visits)
     assert drifts is False
     assert week == pytest.approx(then, rel=0.4)
     assert "worse" not in mempair("health", "--dsn", visits.dsn)[2]
-    visits(ROWS.format("false", "60 * random()", 30001, 30600))  # too few for a refresh, which would answer it
+    visits(ROWS.format("false", "60 * random()", 130001, 130600))  # too few for a refresh, which would answer it
     visits.work()
     week, then, drifts = drift(visits)
     assert drifts is True, (week, then)
