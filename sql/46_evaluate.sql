@@ -78,19 +78,24 @@ $figures$;
 create or replace function mempair.class_figures(model mempair.model, condition text, unlabelled boolean) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $figures$
     select format($$
-    with scored as (
+    with each_row as materialized (
+        select e.*, not %7$L::boolean or (array_position(e.c, null) is null
+                    and not exists (select from unnest(e.x) as u(value) where (u.value < 'NaN') is not true)) as predicted
+        from (
+            select row_number() over () as place, (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label,
+                   (mempair.x_%1$s(mempair_row.*))[1:%2$s] as x, (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c
+            from %4$s mempair_row where %5$s
+        ) as e
+        where (e.label is null) = %6$L::boolean
+    ), scored as (
         select s.label, s.own, s.class, s.probability, s.brier, ntile(10) over (order by s.probability nulls last) as decile
         from (
             select e.label, (array_agg(p.probability) filter (where p.class = e.label))[1] as own,
                    (array_agg(p.class order by p.probability desc, p.class))[1] as class, max(p.probability) as probability,
                    sum((p.probability - (p.class is not distinct from e.label)::integer) ^ 2) as brier
-            from (
-                select row_number() over () as place, (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label,
-                       (mempair.x_%1$s(mempair_row.*))[1:%2$s] as x, (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c
-                from %4$s mempair_row where %5$s
-            ) as e
+            from each_row e
             cross join lateral mempair.probabilities(%1$s, e.x, e.c) p
-            where (e.label is null) = %6$L::boolean
+            where e.predicted
             group by e.place, e.label
         ) as s
     ), deciles as (
@@ -99,7 +104,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $figures$
     ), labels as (
         select l.label, count(*)::float8 as rows from scored l where l.label is not null group by l.label
     )
-    select count(*), 0::bigint, avg(-ln(greatest(coalesce(f.own, 0), 1e-15))) filter (where f.label is not null),
+    select count(*), (select count(*) from each_row e where not e.predicted), avg(-ln(greatest(coalesce(f.own, 0), 1e-15))) filter (where f.label is not null),
            (select -sum(l.rows * ln(l.rows / t.rows)) / max(t.rows) from labels l, (select sum(m.rows) as rows from labels m) as t),
            avg((f.class = f.label)::integer::float8), null::float8, avg(f.brier) filter (where f.label is not null),
            null::float8, null::float8, null::float8,
@@ -108,7 +113,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $figures$
            (select jsonb_agg(jsonb_build_object('actual', c.label, 'predicted', c.class, 'rows', c.rows) order by c.label, c.class)
             from (select s.label, s.class, count(*) as rows from scored s where s.label is not null group by 1, 2) as c)
     from scored f
-    $$, model.id, cardinality(model.numeric_features), cardinality(model.text_features), model.source, condition, unlabelled)
+    $$, model.id, cardinality(model.numeric_features), cardinality(model.text_features), model.source, condition, unlabelled, model.on_null = 'skip')
 $figures$;
 
 -- What is predicted for rows whose target is not known yet.

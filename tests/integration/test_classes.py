@@ -174,3 +174,12 @@ def test_a_model_of_several_classes_is_judged_as_by_scikit_learn(flowers: World)
     assert sum(cell["rows"] for cell in confusion if cell["actual"] == cell["predicted"]) == round(right * 600)
     assert flowers.one("select rows, log_loss from mempair.evaluate('kind', which => 'unlabelled')") == (1, None)
     assert flowers.one("select rows from mempair.evaluate('kind', 'id <= 10')") == 10
+
+
+def test_rows_that_are_skipped_are_counted_where_classes_are_judged(world: World) -> None:
+    world(FLOWERS.replace("curves => 0", "curves => 0, on_null => 'skip'"))
+    world.sql.execute(FILL, [1, 600])
+    world("update flowers set length = null where id = 1")
+    world.work()
+    skipped = world.one("select count(*) from flowers where length is null or soil is null")
+    assert world.one("select rows, unpredicted from mempair.evaluate('kind')") == (600 - skipped, skipped)
