@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from mempair_db import errors
 from mempair_db.pages import template
-from mempair_db.web import actions, audit, models, person, watch, words
+from mempair_db.web import actions, audit, labels, models, person, watch
 from mempair_db.web.guard import Guard, Refused, remember
 from mempair_db.web.site import Form, Site, page, posted, site
 
@@ -135,4 +135,4 @@ ROUTES: Final = [
     Route("/static/check.js", script),
     Mount("/static", StaticFiles(directory=STATIC)),
 ]
-assert words.KINDS  # noqa: S101 - registers the templates' filters
+assert labels.KINDS  # noqa: S101 - registers the templates' filters

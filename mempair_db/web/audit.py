@@ -26,10 +26,10 @@ from mempair_db.database.connect import connect
 from mempair_db.ledger import notes, verify
 from mempair_db.ledger.notes import Checkpoint
 from mempair_db.ledger.verify import Verdict
+from mempair_db.web.labels import KINDS, ticked
 from mempair_db.web.look import Part, Rows
 from mempair_db.web.models import EVENTS, GRANT
 from mempair_db.web.site import RELOAD, Site, page, site
-from mempair_db.web.words import KINDS, ticked
 
 MOST: Final = 100_000  # entries that a page verifies while somebody waits
 AUDITOR: Final = "`mempair grant --auditor {role}`"

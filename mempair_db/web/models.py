@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mempair_db.pages import model_pictures as pictures
 from mempair_db.pair import odometer
-from mempair_db.web import words
+from mempair_db.web import labels
 from mempair_db.web.look import Look, Part, Rows
 from mempair_db.web.site import RELOAD, Form, page, site
 
@@ -44,7 +44,7 @@ def overview(request: Request) -> Response:
         who=who,
         models=models,
         workers=workers,
-        states=words.STATES,
+        states=labels.STATES,
         quality={m["model_id"]: _quality(request, m) for m in found},
         verdict=_verdict(found, workers.value or [], who.value["deadline"] if who.value else None),
     )
@@ -96,8 +96,8 @@ def model(request: Request) -> Response:
         reload=RELOAD,
         model=found,
         who=who,
-        states=words.STATES,
-        kinds=words.KINDS,
+        states=labels.STATES,
+        kinds=labels.KINDS,
         events=events,
         quality=_quality(request, found),
         coefficients=coefficients,
@@ -243,12 +243,12 @@ def events(request: Request) -> Response:
     """The model's ledger, newest first, by kind."""
     here = site(request)
     chosen = request.query_params.get("show", "all")
-    chosen = chosen if chosen in words.FILTERS else "all"
+    chosen = chosen if chosen in labels.FILTERS else "all"
     before = request.query_params.get("before", "")
     first = int(before) if before.isdecimal() and len(before) < 19 else 2**62
     with here.looking() as look:
         found = here.model(look, request)
-        values = {"model": found["model_id"], "kinds": words.FILTERS[chosen], "before": first, "limit": EVENTS + 1}
+        values = {"model": found["model_id"], "kinds": labels.FILTERS[chosen], "before": first, "limit": EVENTS + 1}
         rows = look.part(lambda: look.rows("events", **values), GRANT)
     more = len(rows.value or []) > EVENTS
     shown = (rows.value or [])[:EVENTS]
@@ -258,8 +258,8 @@ def events(request: Request) -> Response:
         reload=RELOAD,
         model=found,
         events=Part(shown, rows.missing),
-        kinds=words.KINDS,
-        filters=list(words.FILTERS),
+        kinds=labels.KINDS,
+        filters=list(labels.FILTERS),
         chosen=chosen,
         older=shown[-1]["seq"] if more else None,
         newest=not before,

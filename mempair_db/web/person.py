@@ -18,10 +18,10 @@ from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.ledger import receipts
 from mempair_db.pages import receipt as receipt_page
+from mempair_db.web.labels import stamp
 from mempair_db.web.look import Part
 from mempair_db.web.models import GRANT
 from mempair_db.web.site import Form, Site, page, required, site
-from mempair_db.web.words import stamp
 
 ASK: Final = (
     "Connect as the schema's owner, or let this role ask: "

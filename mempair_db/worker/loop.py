@@ -22,10 +22,10 @@ from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome
 from mempair_db.worker import batch
+from mempair_db.worker.messages import Messages, cause, failure_of
 from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import PURGE_AFTER, Purges, compact
 from mempair_db.worker.retrain import retrain
-from mempair_db.worker.talk import Talk, cause, failure_of
 
 log = logging.getLogger("mempair.worker")
 
@@ -109,7 +109,7 @@ class Worker:
         self._looks: dict[int, tuple[float, float]] = {}  # queues that only wait: when to look again, and the pause
         self._rests: dict[int, tuple[float, float]] = {}  # failed models: until when, and how long the pause was
         self._done: dict[str, float] = {}
-        self.talk = Talk()
+        self.messages = Messages()
         self.failed: dict[str, str] = {}  # models that could not be worked on the last time, and why
 
     @property
@@ -129,7 +129,7 @@ class Worker:
                 with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
                     batch.prepare(connection)
                     if failures or not greeted:
-                        self.talk.hello(connection, self.model_id)
+                        self.messages.hello(connection, self.model_id)
                     failures, greeted = 0, True
                     self._serve(connection)
             except (psycopg.OperationalError, *NO_ROOM) as error:
@@ -137,7 +137,7 @@ class Worker:
                 pause = min(LONGEST_BACKOFF, 0.1 * 2**failures) * random.uniform(0.5, 1.0)  # noqa: S311
                 log.warning("%s: %s; trying again in %.1f s", type(error).__name__, cause(error), pause)
                 self._stop.wait(pause)
-        self.talk.goodbye()
+        self.messages.goodbye()
 
     def run_once(self) -> dict[str, str]:
         """Work until nothing is left to do; return the models that failed, and why."""
@@ -232,7 +232,7 @@ class Worker:
         }
         extra = {"model": turn.name, "seconds": round(seconds, 4), **{k: v for k, v in facts.items() if v}}
         log.info("; ".join(outcome.notes) or "applied", extra=extra)
-        self.talk.count(outcome)
+        self.messages.count(outcome)
         if self.metrics:
             self.metrics.count(turn.name, outcome, seconds)
         if self.report:
@@ -253,7 +253,7 @@ class Worker:
                 if self.metrics and self._due("drift", DRIFT):
                     self.metrics.drift(connection)
                 pause = BUSY if self.round(connection) else min(self.idle, pause * 1.5)
-                self.talk.idle()
+                self.messages.idle()
                 self._stop.wait(pause)
         finally:
             if not connection.broken and not connection.closed:

@@ -35,7 +35,7 @@ REMEDIES: Final = {
 KINDS: Final = ("learned", "unlearned", "cancelled", "rejected", "retrained")
 
 
-class Talk:
+class Messages:
     """Counts what is done, and puts it into lines."""
 
     def __init__(self) -> None:
