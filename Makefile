@@ -9,7 +9,7 @@ demo: $(VENV)/.base
 	@$(BIN)/mempair demo
 
 test: lint
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --cov --cov-report term
+	$(BIN)/pytest --numprocesses 4 --cov --cov-report term
 	$(BIN)/python tests/matrix.py system
 
 lint: $(VENV)/.dev
