@@ -61,19 +61,19 @@ def found(world: World) -> dict[str, tuple[bool | None, str]]:
 @pytest.mark.parametrize("options", DECLARED.values(), ids=DECLARED)
 def test_sql_and_numpy_give_the_same_sums(world: World, options: str) -> None:
     world(RANDOM)
-    fill(world, 0, 1200, seed=1)
+    fill(world, 0, 600, seed=1)
     world(
         "select mempair.create_model('m', 't', features => array['a', 'b', 'c', 'd'], calibration_rows => 300,"
         f" gamma => 10, {options})"
     )
     world.work()
-    fill(world, 1200, 1500, seed=2)
+    fill(world, 600, 800, seed=2)
     world("delete from t where id % 7 = 0")
     world.work()
     in_sql, stored = computed(world)
     assert len(in_sql) > 200
     assert in_sql == stored
-    fill(world, 1500, 1700, seed=3)
+    fill(world, 800, 900, seed=3)
     world("update t set a = a + 1 where id % 11 = 0 and a < 1e9", "delete from t where id % 13 = 0")
     assert computed(world)[0] == stored  # with what waits taken back
     verdicts = found(world)

@@ -57,7 +57,7 @@ def test_two_histories_that_end_with_the_same_rows_end_with_the_same_bytes(
     stay, passing = table(kind, 40, seed), table(kind, 40, seed + 1)
     states = []
     for order, way in enumerate((script, other)):
-        player = Player(seed + order, **options(kind))
+        player = Player(seed + order, curves=1, **options(kind))
         player.play([("insert_together", 40)], stay if order else stay[::-1])
         player.play(way, passing)
         # When each ends with the rows that stay, in an order of its own, and chooses its reference from them
