@@ -10,7 +10,7 @@ declare
         where n.nspname = 'mempair' and c.relkind = 'v');
 begin
     if views is not null then  -- all at once: some are made of others
-        execute 'drop view ' || views;
+        execute pg_catalog.format('drop view %s', views);
     end if;
     for object in
         select p.oid::pg_catalog.regprocedure as signature
