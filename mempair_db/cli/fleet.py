@@ -41,7 +41,11 @@ def fleet_model_create(
     serve_during_refresh: Annotated[
         bool, typer.Option(help="Predict while a deletion waits for the constants to be checked.")
     ] = True,
-    loss: Annotated[str | None, typer.Option(help="logistic, squared or huber; default: by the target's type.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="logistic, classes, squared or huber; default: by the target's type.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="A column of numbers: how much a row counts.")] = None,
+    class_weight: Annotated[str | None, typer.Option(help="balanced: each class counts alike.")] = None,
     key: Annotated[str | None, typer.Option(help="Columns of a unique index, if not the primary key.")] = None,
     subject: Annotated[str | None, typer.Option(help="The column that says whose row it is; for receipts.")] = None,
     categories: Annotated[str | None, typer.Option(help='JSON: {"plan": ["basic", "pro"]}')] = None,

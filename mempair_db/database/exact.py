@@ -213,7 +213,11 @@ class Exact:
 
 def refer(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] = ()) -> Reference:
     """Choose a model's constants from its reference rows; of several classes, `labels` have a place."""
-    rows = learnable(terms, x, y, c, labels)
+    return refer_rows(terms, learnable(terms, x, y, c, labels), labels)
+
+
+def refer_rows(terms: Mapping[str, Any], rows: Learnable, labels: tuple[str, ...] = ()) -> Reference:
+    """Do the same from rows whose weight and class are taken out."""
     return exact.refer(
         rows.x,
         rows.y,

@@ -74,20 +74,7 @@ def _declare(
 
 
 def _refuse(place: Place, declared: dict[str, Any], expected: dict[str, Any] | None) -> None:
-    """Refuse what the shards cannot choose constants for together, and what is not the same on all of them."""
-    kinds = {
-        "several classes": (declared["loss"] == "classes", "Name one class with --positive, a model for each."),
-        "weights": (declared["weight"] is not None, "Leave weight out; a row that is there twice counts twice."),
-        "class weights": (declared["class_weight"] is not None, "Leave class_weight out."),
-        "vectors or arrays": (declared["arrays"], "Name the numbers that matter as columns of their own."),
-    }
-    for kind, (has, remedy) in kinds.items():
-        if has:
-            raise InvalidParameter(
-                f"A fleet has no models with {kind}: its shards choose constants by counts of numbers and texts, and of"
-                " these there are none.",
-                remedy=remedy,
-            )
+    """Refuse what is not the same on all shards."""
     other = [key for key in declared if expected is not None and declared[key] != expected.get(key)]
     if other and expected is not None:
         said = "; ".join(f"{key} is {declared[key]}, elsewhere {expected.get(key)}" for key in other)

@@ -213,9 +213,12 @@ class Exchange:
         if total is None or constants_now is None:
             return None
         w = exact.solve(constants_now, total, float(model.declared["ridge"]))
-        left = sum(report.references_left for report in reports.values())
+        left, others = (
+            sum(getattr(report, name) or 0 for report in reports.values())
+            for name in ("references_left", "others_refreshed")
+        )
         then, rows = model.rows_refreshed or 0, model.reference_rows or 0
-        return rules.outgrown(constants_now, total, w, rows_then=then, left=left, rows=rows)
+        return rules.outgrown(constants_now, total, w, rows_then=then, left=left, rows=rows, others_then=others)
 
     def check(self, model: Declared) -> bool:
         """Choose the constants again from the reference rows that are left; the same: note that on every shard."""
@@ -227,7 +230,8 @@ class Exchange:
                 first = first or found
                 places.append(Where(place, share(connection), found.id))
             assert first is not None  # noqa: S101  (a fleet has a shard)
-            chosen = constants.choose(self.computing, places, first.terms, first.number_count, None)
+            labels = model.reference.labels if model.reference else ()
+            chosen = constants.choose(self.computing, places, first.terms, len(first.numbers), None, labels)
         same = model.reference is not None and chosen.reference.to_bytes() == model.reference.to_bytes()
         point("checked")
         if same:

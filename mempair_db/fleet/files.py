@@ -12,20 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from mempair_db.database.exact import refer, targets
+from mempair_db.database.exact import learnable, refer_rows, total
 from mempair_db.errors import InvalidParameter
 from mempair_db.fleet import constants
 from mempair_db.fleet.compute import Computing
 from mempair_db.fleet.config import Fleet, Place
-from mempair_db.fleet.constants import Rows
+from mempair_db.fleet.constants import Labels
 from mempair_db.measure.claims import HOLDS
 from mempair_db.measure.equalities import chunks, served_claim
 from mempair_db.offline import folder as folders
 from mempair_db.offline import names, script
 from mempair_db.offline.export import export
 from mempair_db.offline.folder import Offline
-from mempair_db.pair import merged
-from mempair_db.pair.exact import sums
+from mempair_db.pair.payload import Learnable
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify.checks import Check, Report
@@ -50,18 +49,20 @@ def export_fleet(computing: Computing, name: str, folder: Path, *, rows: bool, p
 
 def file_sums(row: dict[str, Any], file: Path, given: Reference) -> Sums:
     """Add up the rows of one file (a task)."""
-    total = nothing(given)
+    added = nothing(given)
     for chunk, _ in chunks(row, [file]):
-        total += sums(given, chunk.x, targets(chunk.y, given.loss), chunk.c)
-    return total
+        added += total(given, script.terms(row), chunk.x, chunk.y, chunk.c)
+    return added
 
 
-def references_of(row: dict[str, Any], files: Sequence[Path], loss: str) -> Rows:
+def references_of(row: dict[str, Any], files: Sequence[Path], labels: Labels) -> Learnable:
     """Return the reference rows of an export (a task)."""
     parts = [chunk.take(np.flatnonzero(marked).tolist()) for chunk, marked in chunks(row, files)]
-    x = np.concatenate([np.empty((0, len(row["numeric_features"]))), *(part.x for part in parts)])
+    width = len(row["numeric_features"]) + script.has_weight(row)
+    x = np.concatenate([np.empty((0, width)), *(part.x for part in parts)])
     c = [values for part in parts for values in part.c]
-    return Rows(x, c, targets(np.concatenate([np.empty(0), *(part.y for part in parts)]), loss))
+    y = np.concatenate([np.empty(0), *(part.y for part in parts)])
+    return learnable(script.terms(row), x, y, c, labels)
 
 
 def found_in(folder: Path, name: str | None) -> list[Offline]:
@@ -91,9 +92,9 @@ def verify_files(computing: Computing, folder: Path, name: str | None = None) ->
     ]
     lines, rows = [], 0
     for model, futures in zip(found, submitted, strict=True):
-        total = computing.add(futures)
-        rows += total.n
-        lines += _shard(model, total, given)
+        found_sums = computing.add(futures)
+        rows += found_sums.n
+        lines += _shard(model, found_sums, given)
     lines.append(_constants(computing, found, given))
     return Report(first.name, "exact", rows, sum(int(m.row["changes_waiting"]) for m in found), lines)
 
@@ -124,24 +125,22 @@ def _shard(model: Offline, total: Sums, given: Reference) -> list[Check]:
 def _constants(computing: Computing, found: Sequence[Offline], given: Reference) -> Check:
     """Choose the constants again: one database from its reference rows, a fleet by questions to all of its parts."""
     parts = [
-        computing.submit(references_of, None, model.row, [file.resolve() for file in model.rows_files], given.loss)
+        computing.submit(references_of, None, model.row, [file.resolve() for file in model.rows_files], given.labels)
         for model in found
     ]
     row, terms = found[0].row, script.terms(found[0].row)
     if row["shard"] is None:
         (rows,) = computing.gather(parts)
-        count, again = len(rows.x), refer(terms, rows.x, rows.y, rows.c)
+        count, again = len(rows.x), refer_rows(terms, rows, given.labels)
     else:
         count = sum(computing.gather([computing.submit(constants.counted, None, part) for part in parts]))
-        again = merged.refer(
+        again = constants.refer(
             lambda question, asked: computing.gather(
                 [computing.submit(constants.answered, None, part, question, asked) for part in parts]
             ),
-            loss=terms["loss"],
-            curves=terms["curves"],
-            clip=terms["clip"],
-            declared=terms["categories"],
-            numbers=len(row["numeric_features"]),
+            terms,
+            len(row["numeric_features"]),
+            given.labels,
         )
     same = again.to_bytes() == given.to_bytes()
     how = "follow" if same else "do not follow"

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg.types.json import Jsonb
 
-from mempair_db.database.exact import targets
+from mempair_db.database.exact import total
 from mempair_db.database.faults import point
 from mempair_db.database.queries import query
 from mempair_db.errors import MempairError
@@ -31,7 +31,6 @@ from mempair_db.fleet.constants import Where
 from mempair_db.fleet.coordinator import Coordinator, Declared
 from mempair_db.fleet.shard import Held, Part, held
 from mempair_db.ledger.record import Record
-from mempair_db.pair.exact import sums
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify.snapshot import read_queue
@@ -60,11 +59,11 @@ class Refreshed(NamedTuple):
 
 def part_sums(where: Where, part: tuple[int, int], constants: Reference) -> Sums:
     """Add up the rows in some blocks of a shard (a task)."""
-    total = nothing(constants)
+    added = nothing(constants)
     for model, rows in compute.each(*where, part):
         chunk = reference.usable(model, rows)[0]
-        total += sums(constants, chunk.x, targets(chunk.y, constants.loss), chunk.c)
-    return total
+        added += total(constants, model.terms, chunk.x, chunk.y, chunk.c)
+    return added
 
 
 def load(shard: Place, model_id: int, given: Given, why: str) -> int:
@@ -107,7 +106,8 @@ def _refresh(computing: Computing, coordinator: Coordinator, name: str, why: str
         if rows < first.declared["calibration_rows"]:
             raise TooFew(f"{name} begins with {first.declared['calibration_rows']} rows; its shards have {rows}.")
         sample = salt, reference.threshold(rows)
-        chosen = constants.choose(computing, places, first.declared, first.number_count, sample)
+        labels = constants.labels_of(computing, places) if first.declared["loss"] == "classes" else ()
+        chosen = constants.choose(computing, places, first.declared, len(first.numbers), sample, labels)
         given = Given(chosen.reference, model.generation + 1, sample)
         begun = [hold for hold in holds if hold.model.engine.begun]
         point("constants chosen")

@@ -49,6 +49,7 @@ class Report(NamedTuple):
     digest: bytes | None
     sums: bytes | None  # if they are not those that the asker has
     references_left: int
+    others_refreshed: int | None  # rows of a class without a place, when it last took constants
     begun: bool
     failure: str | None
     paused: bool

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from mempair_db.database.exact import targets
+from mempair_db.database.exact import total as sums
 from mempair_db.database.queries import query
 from mempair_db.errors import ModelNotReady
 from mempair_db.fleet import compute, constants, shard
@@ -25,7 +25,6 @@ from mempair_db.fleet.config import Place
 from mempair_db.fleet.constants import Where
 from mempair_db.fleet.exchange import Exchange
 from mempair_db.offline import names
-from mempair_db.pair.exact import sums
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
@@ -68,7 +67,7 @@ def part_of(where: Where, part: tuple[int, int], given: Reference, salt: bytes) 
     for model, rows in compute.each(*where, part):
         chunk = reference.usable(model, rows)[0]
         prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
-        added = sums(given, chunk.x, targets(chunk.y, given.loss), chunk.c)
+        added = sums(given, model.terms, chunk.x, chunk.y, chunk.c)
         total += Part(added, mark(chunk.keys, prints, salt))
     return total
 
@@ -167,7 +166,8 @@ def _copies(check: str, own: dict[str, bytes | None], has: dict[str, bytes | Non
 
 def _constants(exchange: Exchange, looks: Sequence[Looked], given: Reference) -> Check:
     first = looks[0].taken.model
-    chosen = constants.choose(exchange.computing, [look.where for look in looks], first.terms, first.number_count, None)
+    places = [look.where for look in looks]
+    chosen = constants.choose(exchange.computing, places, first.terms, len(first.numbers), None, given.labels)
     there, stored = sum(chosen.references.values()), sum(len(look.taken.references) for look in looks)
     same = chosen.reference.to_bytes() == given.to_bytes()
     how = "follow" if same else "do not follow"

@@ -34,7 +34,7 @@ from . import classes
 from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
 from .reference import Integers, Reference, share
 from .sums import Sums, nothing
-from .weights import WEIGHT_UNIT, balanced, whole_weights
+from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
 
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
@@ -287,7 +287,7 @@ def refer(
         labels=labels,
         clip=clip,
         weighted=weight is not None or balance,
-        class_weights=balanced(y if labels else y > 0, len(labels) or 2) if balance else (),
+        class_weights=balanced(counted(y if labels else y > 0, len(labels) or 2)) if balance else (),
     )
     encoded = list(_encoded(start, x, y, c, weight=weight))
     return settle(start, lambda reference: _total(reference, encoded))

@@ -6,6 +6,7 @@ how often each text occurs. Every place answers the same questions about its own
     cells    how many numbers lie in each cell of a grid; the grid is chosen anew until it is fine where the numbers are
     levels   how often each text occurs, under a keyed hash of it
     names    the texts behind some hashes: only of those that have `RAREST` rows in all parts together
+    classes  how many rows of the part each class has, to balance them
     sums     the sums of the part under some constants
 
 The answers of all parts are added before anything is decided by them. So the constants are a function of R as a set,
@@ -27,8 +28,10 @@ import numpy.typing as npt
 from ..errors import InvalidRow
 from .encode import RAREST, Encoding, Matrix, Texts, Vector, fit
 from .exact import begin, settle, sums
+from .payload import Learnable
 from .reference import Reference
 from .sums import Sums
+from .weights import balanced, counted
 
 Integers = npt.NDArray[np.int64]
 Ask = Callable[[str, Any], Sequence[Any]]
@@ -41,18 +44,22 @@ ROUNDS: Final = 12
 FINEST: Final = 2.0**-48  # of a number's size: a grid is not refined beyond
 
 
-def answer(question: str, given: Any, x: Matrix, c: Texts, y: Vector) -> Any:
-    """Answer a question about one part of the reference rows; `y` as `sums` takes it."""
+def answer(question: str, given: Any, rows: Learnable) -> Any:
+    """Answer a question about one part of the reference rows."""
     if question == "cells":
-        return _cells(given, x, y)
+        return _cells(given, rows.x, rows.y)
     if question == "levels":
-        return [Counter(None if row[k] is None else _hashed(given, row[k]) for row in c) for k in range(_width(c))]
+        return [
+            Counter(None if row[k] is None else hashed(given, row[k]) for row in rows.c) for k in range(_width(rows.c))
+        ]
     if question == "names":
         salt, wanted = given
-        seen = [{row[k] for row in c if row[k] is not None} for k in range(_width(c))]
-        return [{h: v for v in values if (h := _hashed(salt, v)) in wanted[k]} for k, values in enumerate(seen)]
+        seen = [{row[k] for row in rows.c if row[k] is not None} for k in range(_width(rows.c))]
+        return [{h: v for v in values if (h := hashed(salt, v)) in wanted[k]} for k, values in enumerate(seen)]
+    if question == "classes":
+        return counted(rows.y, given)
     if question == "sums":
-        return sums(given, x, y, c)
+        return sums(given, rows.x, rows.y, rows.c, weight=rows.weight)
     raise ValueError(f"no such question: {question}")
 
 
@@ -60,13 +67,19 @@ def refer(
     ask: Ask,
     *,
     loss: str = "logistic",
+    labels: Sequence[str] = (),
+    weighted: bool = False,
+    balance: bool = False,
     curves: int = 0,
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
     numbers: int,
 ) -> Reference:
-    """Choose the constants from all parts of the reference rows; `numbers` is how many columns x has."""
-    regression = loss != "logistic"
+    """Choose the constants from all parts of the reference rows; `numbers` is how many columns x has.
+
+    The classes that have a place, `labels`, are those of all rows, not of the reference rows: the caller has counted.
+    """
+    regression = loss in ("squared", "huber")
     columns = _columns(ask, numbers + regression)
     texts = _texts(ask, declared)
     x = np.array(columns[:numbers]).reshape(numbers, -1).T if numbers else np.zeros((len(columns[0]), 0))
@@ -74,12 +87,24 @@ def refer(
     encoding = _fitted(x, texts, y, regression=regression, curves=curves, declared=declared)
 
     def total(reference: Reference) -> Sums:
-        first, *rest = ask("sums", reference)
-        for part in rest:
-            first += part
-        return cast(Sums, first)
+        return cast(Sums, _added(ask("sums", reference)))
 
-    return settle(begin(encoding, loss=loss, clip=clip), total)
+    start = begin(
+        encoding,
+        loss=loss,
+        labels=labels,
+        clip=clip,
+        weighted=weighted or balance,
+        class_weights=balanced(_added(ask("classes", len(labels) or 2))) if balance else (),
+    )
+    return settle(start, total)
+
+
+def _added(parts: Sequence[Any]) -> Any:
+    first, *rest = parts
+    for part in rest:
+        first = first + part
+    return first
 
 
 def _fitted(x: Matrix, texts: list[list[str | None]], y: Vector, **how: Any) -> Encoding:
@@ -175,7 +200,8 @@ def _texts(ask: Ask, declared: Sequence[Sequence[str] | None]) -> list[list[str 
     ]
 
 
-def _hashed(salt: bytes, value: str | None) -> bytes:
+def hashed(salt: bytes, value: str | None) -> bytes:
+    """Return what stands for a text in an answer."""
     return hashlib.blake2b((value or "").encode(), key=salt, digest_size=12).digest()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from .encode import Vector
+from .reference import Integers
 
 WEIGHT_UNIT: Final = 16
 LARGEST_WEIGHT: Final = 16  # s is at most 2^8
@@ -36,14 +37,21 @@ def whole_weights(weight: Vector | None, y: Vector, class_weights: Sequence[int]
     return s
 
 
-def balanced(y: Any, count: int) -> tuple[int, ...]:
-    """Return weights under which every class counts alike: n/(count·n_k) in 16ths, from the reference rows.
+def counted(y: Any, count: int) -> Integers:
+    """Return how many rows each class has; those whose class has no place, −1, do not count.
 
-    >>> balanced(np.array([0, 0, 0, 1]), 2)
-    (11, 32)
+    >>> counted(np.array([0, 0, -1, 0, 1]), 2).tolist()
+    [3, 1]
     """
     place = np.asarray(y).astype(np.intp)
-    there = place[place >= 0]
-    rows = np.bincount(there, minlength=count)
-    n, most = len(there), LARGEST_WEIGHT * WEIGHT_UNIT
+    return np.bincount(place[place >= 0], minlength=count).astype(np.int64)
+
+
+def balanced(rows: Integers) -> tuple[int, ...]:
+    """Return weights under which every class counts alike: n/(count·n_k) in 16ths, from the reference rows.
+
+    >>> balanced(np.array([3, 1]))
+    (11, 32)
+    """
+    n, count, most = int(rows.sum()), len(rows), LARGEST_WEIGHT * WEIGHT_UNIT
     return tuple(min(most, max(1, (2 * 16 * n + count * k) // (2 * count * k))) if k else most for k in rows.tolist())

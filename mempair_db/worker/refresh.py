@@ -20,6 +20,7 @@ from mempair_db.database.queries import query
 from mempair_db.database.source import Row, each_chunk
 from mempair_db.ledger.record import Record
 from mempair_db.pair import classes
+from mempair_db.pair.encode import RAREST
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
@@ -129,9 +130,9 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Referenc
     if sample is None:
         return None
     engine.reference_rows = len(sample)
-    if (sample.y == sample.y[0]).all():
-        model.reason = "at the last refresh every row had the same target: there was nothing to tell apart"
     labels = _classes(connection, model) if engine.terms["loss"] == "classes" else ()
+    if (sample.y == sample.y[0]).all() and len(labels) < 2:  # of several classes y says nothing
+        model.reason = "at the last refresh every row had the same target: there was nothing to tell apart"
     if engine.terms["loss"] == "classes" and not labels:
         model.reason = "no class has the 5 rows that it needs"
         rows_of_reference.forget(connection, model)
@@ -141,5 +142,5 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Referenc
 
 def _classes(connection: psycopg.Connection[Any], model: Model) -> tuple[str, ...]:
     """Return the classes that have a place, counted among all rows that can be learned."""
-    values = {"skip": not model.imputes, "weighted": bool(model.terms.get("weighted"))}
+    values = {"skip": not model.imputes, "weighted": bool(model.terms.get("weighted")), "least": RAREST}
     return classes.choose(Counter(dict(connection.execute(model.statement("count_classes"), values).fetchall())))

@@ -24,6 +24,7 @@ select p.shard, p.sums from mempair.fleet_part p where p.model_id = %(model)s an
 select m.id, f.shard, f.generation, f.references_checked, s.ledger_seq, s.rows_learned, d.digest,
        case when d.digest is distinct from %(digest)s then s.sums end as sums,
        (select count(*) from mempair.reference_row r where r.model_id = m.id) as references_left,
+       s.others_refreshed,
        m.constants is not null as begun, m.failure, m.paused, m.retrain_requested,
        coalesce((select pg_catalog.jsonb_object_agg(p.shard, pg_catalog.jsonb_build_array(p.generation, pg_catalog.encode(p.digest, 'hex')))
                  from mempair.fleet_part p where p.model_id = m.id), '{}') as parts,

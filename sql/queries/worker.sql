@@ -332,7 +332,7 @@ where t.y is not null
   and (not %(weighted)s or t.x[pg_catalog.cardinality(t.x)] >= 0)
   and (not %(skip)s or (pg_catalog.array_position(t.c, null) is null
                         and not exists (select from unnest(t.x) as v(number) where v.number = 'NaN')))
-group by 1 having count(*) >= 5
+group by 1 having count(*) >= %(least)s
 
 -- sample_source --
 -- A sample by key: whether a row is in it depends on the salt and its own key alone.

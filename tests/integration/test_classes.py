@@ -60,6 +60,7 @@ def test_a_text_target_becomes_a_model_of_its_values(flowers: World) -> None:
     assert len(everything) == rows
     assert {key: name for key, name, _ in everything}["1"] == "rose"
     verified(flowers)
+    assert flowers.one("select reason from mempair.model_status") is None  # they are told apart
 
 
 def test_a_deletion_leaves_the_bytes_of_the_rows_that_are_left(flowers: World) -> None:

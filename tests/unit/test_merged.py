@@ -9,9 +9,11 @@ import pytest
 
 from mempair_db.errors import InvalidRow
 from mempair_db.pair import exact, merged
+from mempair_db.pair.payload import Learnable
 from mempair_db.pair.reference import Reference
 
 Part = tuple[Any, Any, Any]
+LABELS = ("blue", "green", "red")
 
 
 def rows(n: int, loss: str, seed: int = 0) -> Part:
@@ -29,6 +31,9 @@ def rows(n: int, loss: str, seed: int = 0) -> Part:
     plan = random.choice(["basic", "pro", "Ω"], n)
     c = [[str(p), None if i % 11 == 0 else f"name {i // 3}"] for i, p in enumerate(plan)]
     score = (x[:, 1] % 90) / 20 - 2 + (plan == "pro")
+    if loss == "classes":
+        y = np.digitize(score + random.normal(size=n), [-1.0, 1.0]) - (random.random(n) < 0.01) * 9.0
+        return x, c, np.maximum(y, -1.0)  # a few of a class without a place
     y = (score + random.normal(size=n) > 0).astype(float) if loss == "logistic" else score * 40
     return x, c, y
 
@@ -41,7 +46,10 @@ def divided(part: Part, places: np.ndarray[Any, Any], shards: int) -> list[Part]
 
 def referred(parts: list[Part], asked: list[tuple[str, Any]] | None = None, **how: Any) -> Reference:
     def ask(question: str, given: Any) -> list[Any]:
-        answers = [merged.answer(question, given, x, c, y) for x, c, y in parts]
+        weight = [x[:, 1] % 5 if how.get("weighted") else None for x, _, _ in parts]
+        answers = [
+            merged.answer(question, given, Learnable(x, y, c, w)) for (x, c, y), w in zip(parts, weight, strict=True)
+        ]
         if asked is not None:
             asked.extend((question, one) for one in answers)
         return answers
@@ -49,16 +57,31 @@ def referred(parts: list[Part], asked: list[tuple[str, Any]] | None = None, **ho
     return merged.refer(ask, declared=[None, None], numbers=5, **how)
 
 
-@pytest.mark.parametrize(("loss", "curves"), [("logistic", 0), ("logistic", 3), ("squared", 0), ("huber", 2)])
-def test_any_division_of_the_reference_rows_gives_the_same_bits(loss: str, curves: int) -> None:
-    part = rows(900, loss)
-    alone = referred([part], loss=loss, curves=curves)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"loss": "logistic"},
+        {"loss": "logistic", "curves": 3, "balance": True},
+        {"loss": "logistic", "weighted": True},
+        {"loss": "squared", "weighted": True},
+        {"loss": "huber", "curves": 2},
+        {"loss": "classes", "labels": LABELS, "curves": 2},
+        {"loss": "classes", "labels": LABELS, "weighted": True, "balance": True},
+    ],
+    ids=lambda how: " ".join(map(str, how.values())),
+)
+def test_any_division_of_the_reference_rows_gives_the_same_bits(how: dict[str, Any]) -> None:
+    part = rows(900, how["loss"])
+    alone = referred([part], **how)
+    assert alone.weighted == bool(how.get("weighted") or how.get("balance"))
+    assert len(alone.class_weights) == (len(how.get("labels", "ab")) if how.get("balance") else 0)
+    assert len(set(alone.class_weights)) == len(alone.class_weights)  # no two classes have as many rows
     random = np.random.default_rng(1)
     for shards in (2, 3, 7):
         parts = divided(part, random.integers(0, shards, 900), shards)
-        assert referred(parts, loss=loss, curves=curves).to_bytes() == alone.to_bytes()
+        assert referred(parts, **how).to_bytes() == alone.to_bytes()
     empty = divided(part, np.zeros(900), 3)  # two shards without a reference row
-    assert referred(empty, loss=loss, curves=curves).to_bytes() == alone.to_bytes()
+    assert referred(empty, **how).to_bytes() == alone.to_bytes()
 
 
 def test_the_grid_costs_no_quality() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,27 +13,36 @@ import pytest
 from mempair_db.errors import InvalidParameter
 from mempair_db.fleet import declare
 from mempair_db.fleet.exchange import Exchange
+from mempair_db.fleet.files import export_fleet, verify_files
+from mempair_db.fleet.refresh import refresh_fleet
 from mempair_db.fleet.verify import verify
 from mempair_db.verify.checks import verify as verify_one
 from tests.integration.fleet.conftest import MODEL, Shards
-from tests.world import SHOP
+from tests.world import SHOP, World
 
 VISITS = """
 create table visits (id integer primary key, at timestamptz, city text, plan text, region text, age integer,
-                     spend float8, heavy float8, vector real[], back boolean);
+                     spend float8, heavy float8, vector real[], back boolean, kind text);
 """
 SOME = """
 insert into visits
 select i, timestamptz '2026-01-01 00:00Z' + i * interval '5 hours', 'city ' || i * 7919 %% 400,
        (array['basic', 'pro'])[1 + i %% 2], (array['north', 'south', null])[1 + i %% 3], 20 + i * 31 %% 50,
-       i * 104729 %% 1000 / 7.0, 1, array[1, 2], i * 7919 %% 10 + i %% 2 * 4 > 7
-from generate_series(1, 300) i where i %% 2 = %s
+       i * 104729 %% 1000 / 7.0, i %% 4, array[i %% 5, i * 31 %% 7], i * 7919 %% 10 + i %% 2 * 4 > 7,
+       case when i = 100 then 'once' else (array['new', 'old', 'some'])[1 + (i * 31 %% 50 + i %% 9) / 20] end
+from generate_series(1, 300) i where i %% %s = %s
 """
 BACK: dict[str, Any] = {"source": "visits", "target": "back", "gamma": 10.0}
 
 
 def wrong(exchange: Exchange, name: str = "churn") -> list[str]:
     return [f"{line.check}: {line.detail}" for line in verify(exchange, name).checks if not line.fine]
+
+
+def wrong_alone(world: World) -> list[str]:
+    """What one shard finds wrong by itself, in Python and in SQL."""
+    found = [line.check for line in verify_one(world.dsn, 1).checks if not line.fine]
+    return found + [row[0] for row in world.execute("select * from mempair.verify_model('back')") if row[1] is False]
 
 
 def test_a_shard_alone_changes_only_what_is_its_own(make_fleet: Callable[[int], Shards]) -> None:
@@ -53,34 +63,88 @@ def test_a_shard_alone_changes_only_what_is_its_own(make_fleet: Callable[[int], 
     assert "mempair fleet verify" in constants.detail
 
 
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ({"target": "region", "features": ["age"]}, "several classes"),
-        ({"features": ["age"], "weight": "heavy"}, "weights"),
-        ({"features": ["age"], "class_weight": "balanced"}, "class weights"),
-        ({"features": ["age", "vector:2"]}, "vectors or arrays"),
-        ({"features": ["age"], "unlearner": "symmetric"}, "noise does not add up"),
-    ],
-)
-def test_a_kind_of_model_that_does_not_add_up_is_refused_and_nothing_stays(
-    make_fleet: Callable[[int], Shards], other: dict[str, Any], said: str
-) -> None:
+def test_a_certified_model_is_refused_and_nothing_stays(make_fleet: Callable[[int], Shards]) -> None:
     fleet = make_fleet(1)
     fleet[0](VISITS)
-    fleet[0].execute(SOME, 0)
-    with pytest.raises(InvalidParameter, match=said) as refused:
-        declare.create(fleet.fleet, "back", BACK | other)
+    with pytest.raises(InvalidParameter, match="noise does not add up") as refused:
+        declare.create(fleet.fleet, "back", BACK | {"features": ["age"], "unlearner": "symmetric"})
     assert refused.value.remedy
     assert fleet[0].one("select count(*) from mempair.model") == 0
     assert fleet.known.declared("back") is None
+
+
+KINDS: tuple[dict[str, Any], ...] = (
+    {"target": "kind", "features": ["age", "spend", "plan"], "class_weight": "balanced"},
+    {"target": "back", "features": ["age", "vector:2"], "weight": "heavy"},
+    {"target": "spend", "features": ["age", "plan", "vector:2"], "weight": "heavy", "curves": 2},
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["classes", "weights and arrays", "regression"])
+def test_classes_weights_and_arrays_add_up_too(
+    make_fleet: Callable[[int], Shards], kind: dict[str, Any], tmp_path: Path
+) -> None:
+    """The same rows in one database and in three: the same constants, and sums, before and after a deletion."""
+    found = []
+    for shards in (1, 3):
+        fleet = make_fleet(shards)
+        for place, world in enumerate(fleet.worlds):
+            world(VISITS)
+            world.execute(SOME, shards, place)
+        declare.create(fleet.fleet, "back", BACK | kind)
+        refresh_fleet(fleet.computing, fleet.known, "back", "test", 7)
+        fleet.exchange.once("back")
+        assert [world.one("select p.samples from mempair.published p") for world in fleet.worlds] == [300] * shards
+        before = fleet.known.model("back").reference
+        fleet[2 % shards]("delete from visits where id = 2")
+        fleet[0]("update visits set vector = '{9}' where id = 3")  # of another length: no longer learned
+        fleet.work()
+        for _ in range(2):
+            fleet.exchange.once("back")
+        assert wrong(fleet.exchange, "back") == []
+        model = fleet.known.model("back")
+        total = fleet.known.total(model)
+        assert before is not None
+        assert model.reference is not None
+        assert total is not None
+        assert total.n == (299 if kind["target"] == "kind" else 298)
+        found.append((before.to_bytes(), model.reference.to_bytes(), total.to_bytes()))
+        labels = ("new", "old", "some") if kind["target"] == "kind" else ()  # "once" has one row
+        assert before.labels == labels
+        assert wrong_alone(fleet[0]) == []
+    assert found[0] == found[1]
+    export_fleet(fleet.computing, "back", tmp_path / "out", rows=True)
+    report = verify_files(fleet.computing, tmp_path / "out", "back")
+    assert report.fine, report
+
+
+def test_a_class_that_comes_to_several_shards_gets_its_place(make_fleet: Callable[[int], Shards]) -> None:
+    """No shard has five rows of it; all together have."""
+    fleet = make_fleet(3)
+    for place, world in enumerate(fleet.worlds):
+        world(VISITS)
+        world.execute(SOME, 3, place)
+    declare.create(fleet.fleet, "back", BACK | KINDS[0])
+    for _ in range(2):
+        fleet.exchange.once("back")
+    for place, world in enumerate(fleet.worlds):
+        world(f"update visits set kind = 'once' where id in ({3 * place + 30 + place}, {3 * place + 60 + place})")
+    fleet.work()
+    notes = fleet.exchange.once("back").notes
+    assert "refreshed: there are rows of a new class" in notes
+    classes = [
+        world.one("select array_agg(class order by place) from mempair.published_class") for world in fleet.worlds
+    ]
+    assert classes == [["new", "old", "once", "some"]] * 3
+    assert fleet.exchange.once("back").notes == []  # the row that has no place does not ask again
+    assert wrong(fleet.exchange, "back") == []
 
 
 def test_features_that_are_computed_from_a_row_add_up_as_columns_do(make_fleet: Callable[[int], Shards]) -> None:
     fleet = make_fleet(2)
     for place, world in enumerate(fleet.worlds):
         world(VISITS)
-        world.execute(SOME, place)
+        world.execute(SOME, 2, place)
     features = ["at:cyclical", "city:hash:16", "plan * region", "age * spend"]
     declare.create(fleet.fleet, "back", BACK | {"features": features})
     for _ in range(2):
