@@ -129,6 +129,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select source union select t.relid from pg_partition_tree(source) t
 $$;
 
+create or replace function mempair.foreign_partitions(source regclass) returns table (relation regclass)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select p.relation from mempair.partitions(source) p join pg_class c on c.oid = p.relation where c.relkind = 'f'
+$$;
+
 -- A row of a partition as one of its table, by the names of the columns. A cast between the two types would do as well, but
 -- their owner may have defined one, which would run with our rights.
 create or replace function mempair.row_by_name(source regclass, reference text) returns text

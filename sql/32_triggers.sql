@@ -278,12 +278,21 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('truncate', 'before', 'truncate_part', '')
     ) as o(operation, timing, function, transition)
     where c.relkind in ('r', 'p')
+      -- With transition tables above it, Postgres would refuse every row for a foreign table.
+      and (o.transition = '' or p.relation not in (
+          select a.relid from mempair.foreign_partitions(source) f, pg_partition_ancestors(f.relation) a))
       and (o.operation <> 'truncate'
            or (o.function = 'truncate' and p.relation = source)
            or (o.function = 'truncating' and p.relation = source and c.relkind = 'p')
            or (o.function = 'subjects' and p.relation = source
                and exists (select from mempair.model m where m.id = needed_triggers.model_id and m.subject is not null))
            or (o.function = 'truncate_part' and p.relation <> source and c.relkind = 'r'))
+$$;
+
+create or replace function mempair.our_triggers(model_id integer) returns setof pg_trigger
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select t.* from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+    where p.pronamespace = 'mempair'::regnamespace and p.proname like format('capture\_%s\_%%', model_id)
 $$;
 
 -- Put on the triggers that are not there.

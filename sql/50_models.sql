@@ -179,9 +179,7 @@ begin
         perform mempair.append_config(model.id, 'dropped by ' || session_user);
     end if;
     for object in
-        select t.tgname, t.tgrelid::regclass as relation
-        from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-        where p.pronamespace = 'mempair'::regnamespace and p.proname like format('capture\_%s\_%%', model.id)
+        select t.tgname, t.tgrelid::regclass as relation from mempair.our_triggers(model.id) t
     loop
         execute format('drop trigger %I on %s', object.tgname, object.relation);
     end loop;

@@ -18,9 +18,7 @@ declare
     old record;
 begin
     for old in
-        select t.tgname, t.tgrelid::regclass as relation
-        from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-        where p.pronamespace = 'mempair'::regnamespace and p.proname like format('capture\_%s\_%%', model_id)
+        select t.tgname, t.tgrelid::regclass as relation from mempair.our_triggers(reattach_triggers.model_id) t
     loop
         execute format('drop trigger %I on %s', old.tgname, old.relation);
     end loop;

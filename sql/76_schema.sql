@@ -45,7 +45,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'whole', (select not c.relispartition from pg_class c where c.oid = model.source),
         'childless', not exists (select from pg_inherits i join pg_class c on c.oid = i.inhparent
                                  where i.inhparent = model.source and c.relkind = 'r'),
-        'subscribed', exists (select from pg_subscription_rel s where s.srrelid in (select p.relation from mempair.partitions(model.source) p)))
+        'subscribed', exists (select from pg_subscription_rel s where s.srrelid in (select p.relation from mempair.partitions(model.source) p)),
+        'local', not exists (select from mempair.foreign_partitions(model.source)))
 $$;
 
 create or replace function mempair.partitions_of(model mempair.model) returns regclass[]
@@ -104,7 +105,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('whole', false, 'the table is a partition: statements on the table above it escape capture', 'a model on the table above'),
         ('childless', false, 'tables inherit from it: statements on them escape capture', 'declarative partitions, or no INHERITS'),
         ('subscribed', true, 'the table is filled by logical replication, which fires no statement triggers',
-         'a model in the database that publishes it')
+         'a model in the database that publishes it'),
+        ('local', false, 'a partition is a foreign table: its rows, and statements on the tables above it, escape capture',
+         'detach it, then mempair reconcile --repair; one model with the server behind it: mempair fleet')
     ) as p(flag, bad, problem, remedy)
     where (schema -> p.flag)::boolean = p.bad
 $$;
@@ -151,6 +154,9 @@ begin
         return null;
     end if;
     present_partitions := mempair.partitions_of(model);
+    if exists (select from mempair.foreign_partitions(model.source)) then
+        perform mempair.make_way_for_foreign(model);
+    end if;
     if not present_partitions <@ stored.partitions then
         stored := mempair.welcome_partitions(model, stored);
     end if;
@@ -166,7 +172,7 @@ declare
     is_empty boolean;
 begin
     foreach relation in array mempair.partitions_of(model) loop
-        continue when relation = any (stored.partitions);
+        continue when relation = any (stored.partitions) or relation in (select f.relation from mempair.foreign_partitions(model.source) f);
         begin
             execute format('lock table only %s in share row exclusive mode nowait', relation);
             perform mempair.attach_triggers(model.id, model.source);
@@ -185,6 +191,28 @@ begin
     return stored;
 end $$;
 
+-- A table with triggers like ours cannot pass a row on to a foreign table: Postgres refuses the statement. A user's write must
+-- not fail because of us, so they come off the tables above it, if nobody writes to those this moment.
+create or replace function mempair.make_way_for_foreign(model mempair.model) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    old record;
+begin
+    for old in
+        select t.tgname, t.tgrelid::regclass as relation
+        from mempair.our_triggers(model.id) t
+        where t.tgrelid in (select a.relid from mempair.foreign_partitions(model.source) f, pg_partition_ancestors(f.relation) a)
+          and (t.tgoldtable is not null or t.tgnewtable is not null)
+    loop
+        begin
+            execute format('lock table only %s in access exclusive mode nowait', old.relation);
+            execute format('drop trigger %I on %s', old.tgname, old.relation);
+        exception when lock_not_available or insufficient_privilege or object_in_use then
+            null;  -- the next look finds it again
+        end;
+    end loop;
+end $$;
+
 -- For the transaction of an exact retrain: its snapshot of the table is what the model now knows. Returns whether rows may
 -- have gone of which no event speaks.
 create or replace function mempair.adopt_schema(model_id integer) returns boolean
@@ -196,6 +224,11 @@ begin
     select m.* into model from mempair.model m join pg_class c on c.oid = m.source where m.id = adopt_schema.model_id;
     if model.id is null then
         return false;
+    elsif exists (select from mempair.foreign_partitions(model.source)) then
+        raise exception 'partition % is a foreign table: triggers see neither its rows nor statements on the tables above it',
+            (select min(f.relation::text) from mempair.foreign_partitions(model.source) f)
+            using errcode = 'MP003', hint = format('Detach it, then: mempair reconcile %s --repair. For one model with the server behind it: mempair fleet.',
+                                                   model.name);
     end if;
     select not c.partitions <@ mempair.partitions_of(model)
         or exists (select from mempair.escaped e where e.model_id = model.id)

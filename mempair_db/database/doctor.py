@@ -21,6 +21,7 @@ INSTALLED: Final = (
     "triggers",
     "bypass",
     "subscriptions",
+    "tables",
     "statistics",
     "unlogged",
     "row_security",

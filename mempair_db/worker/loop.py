@@ -153,8 +153,6 @@ class Worker:
         worked = False
         if self._due("sources", HEARTBEAT):
             connection.execute(query("mark_dropped_sources"))
-        if self._due("schema", SCHEMA):
-            connection.execute(query("request_for_schema_changes"), {"model": self.model_id})
         where = {"model": self.model_id, "bytes": BACKLOG_BYTES}
         for row in connection.execute(query("models"), where).fetchall():
             turn = Turn(*row)
@@ -191,12 +189,16 @@ class Worker:
         _, pause = self._rests.get(turn.id, (0.0, 0.5))
         pause = min(LONGEST_REST, 2 * pause)
         self._rests[turn.id] = (time.monotonic() + pause, pause)
+        self._done.pop(f"schema {turn.id}", None)  # or the next turn would find nothing wrong
         failure = self.failed[turn.name] = failure_of(turn.name, error)
         log.error("%s, trying again in %.0f s", failure, pause, extra={"model": turn.name})
         with contextlib.suppress(psycopg.Error):
             connection.execute(query("save_failure"), {"model": turn.id, "failure": failure})
 
     def _turn(self, connection: psycopg.Connection[Any], turn: Turn) -> Outcome:
+        if turn.retrain_requested is None and self._due(f"schema {turn.id}", SCHEMA):
+            changed = connection.execute(query("request_for_schema_changes"), {"model": turn.id}).fetchone()
+            turn = turn._replace(retrain_requested=changed[0] if changed else None)
         why = turn.why_retrain
         if turn.retrain_requested is None and why is not None:
             connection.execute(query("request_retrain"), {"model": turn.id, "why": why})

@@ -95,8 +95,10 @@ def reason(error: Exception) -> str:
 
 def failure_of(model: str, error: Exception) -> str:
     """Return why a model could not be worked on, and what to do, in at most 500 characters."""
-    remedy = next((words for kind, words in REMEDIES.items() if isinstance(error, kind)), "")
-    return f"{reason(error)[:250]}. {remedy.format(model=model)}"[:500] if remedy else reason(error)
+    remedy = next((text for kind, text in REMEDIES.items() if isinstance(error, kind)), "").format(model=model)
+    if isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("MP"):  # our own say what to do
+        remedy = error.diag.message_hint or ""
+    return f"{reason(error)[:250]}. {remedy}"[:500] if remedy else reason(error)
 
 
 def cause(error: Exception) -> str:

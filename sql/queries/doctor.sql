@@ -20,7 +20,7 @@ select pg_catalog.format('%%s lacks %%s on table %%s', g.role_name, w.privilege,
 from mempair.granted g
 join pg_catalog.pg_roles r on r.rolname = g.role_name
 join (values
-    ('worker', 'mempair.state', 'update'), ('worker', 'mempair.ledger', 'insert'), ('worker', 'mempair.queue', 'update'),
+    ('worker', 'mempair.state', 'update'), ('worker', 'mempair.receipt', 'insert'), ('worker', 'mempair.queue', 'update'),
     ('reader', 'mempair.model_status', 'select'), ('auditor', 'mempair.ledger', 'select'),
     ('operator', 'mempair.model_status', 'select')
 ) as w(kind, relation, privilege) on w.kind = g.kind
@@ -80,6 +80,15 @@ where s.n_mod_since_analyze > greatest(10000, s.n_live_tup)
   and (s.relid in (select p.relation from mempair.model m
                    join pg_catalog.pg_class c on c.oid = m.source cross join lateral mempair.partitions(m.source) p)
        or s.relid in ('mempair.learned_keys'::pg_catalog.regclass, 'mempair.ledger'::pg_catalog.regclass))
+
+-- doctor_tables --
+-- What a table became after its model was declared, and no retrain mends; unlogged and subscribed ones have their own checks.
+select pg_catalog.format('model %%s: %%s', each.name, p.problem) as problem,
+       pg_catalog.format('%%s: %%s.', each.source, p.remedy) as remedy
+from mempair.model each
+join pg_catalog.pg_class c on c.oid = each.source
+cross join lateral mempair.lasting_problems(mempair.schema_of(each)) p
+where p.flag in ('unique', 'whole', 'childless', 'local')
 
 -- doctor_unlogged --
 select pg_catalog.format('model %%s: %%s is unlogged, and a crash of the server empties it without a trace', m.name, p.relation)

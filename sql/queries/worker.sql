@@ -365,9 +365,10 @@ select f.row_key from {find}(%(keys)s::text[]) f
 update mempair.model m set retrain_requested = changed.reason
 from (
     select t.id, mempair.schema_changes(t.id) as reason from mempair.model t
-    where t.retrain_requested is null and not t.paused and t.id = coalesce(%(model)s, t.id)
+    where t.retrain_requested is null and not t.paused and t.id = %(model)s
 ) as changed
 where m.id = changed.id and changed.reason is not null
+returning m.retrain_requested
 
 -- adopt_schema --
 select mempair.adopt_schema(%(model)s::integer)

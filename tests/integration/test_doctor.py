@@ -31,13 +31,20 @@ def findings(mempair: Run, dsn: str) -> tuple[int, dict[str, tuple[str, str]]]:
     return code, {row["check"]: (row["fact"], row["remedy"]) for row in json.loads(output) if row["remedy"]}
 
 
-def test_a_healthy_database_has_no_findings(shop: World, mempair: Run) -> None:
+def test_a_healthy_database_has_no_findings(shop: World, superuser: Superuser, mempair: Run) -> None:
+    role = f"role_{secrets.token_hex(6)}"
+    with psycopg.connect(superuser(shop.dsn), autocommit=True) as admin:
+        admin.execute(f"create role {role}")
+        for kind in ("worker", "reader", "auditor", "operator"):
+            shop(f"select mempair.grant_role('{role}', '{kind}')")
+            assert findings(mempair, shop.dsn) == (0, {})
+        admin.execute(f"drop owned by {role}; drop role {role}")
     assert findings(mempair, shop.dsn) == (0, {})
     code, output, _ = mempair("doctor", "--dsn", shop.dsn)
     assert code == 0
     assert [line.split("  ")[0] for line in output.splitlines()] == [
-        *("server", "encoding", "clocks", "schema", "rights", "triggers", "bypass", "subscriptions", "statistics"),
-        *("unlogged", "row security", "timeouts"),
+        *("server", "encoding", "clocks", "schema", "rights", "triggers", "bypass", "subscriptions", "tables"),
+        *("statistics", "unlogged", "row security", "timeouts"),
     ]
 
 
@@ -65,6 +72,14 @@ TROUBLES = {
         "subscriptions",
         "mempair retrain churn",
     ),
+    "no primary key": ("alter table shop drop constraint shop_pkey", "", "tables", "add the primary key again"),
+    "a table that became a partition": (
+        "create table above (like shop) partition by range (id); alter table above attach partition shop default",
+        "",
+        "tables",
+        "a model on the table above",
+    ),
+    "tables that inherit": ("create table child () inherits (shop)", "", "tables", "declarative partitions"),
     "an unlogged table": ("alter table shop set unlogged", "", "unlogged", "alter table shop set logged"),
     "hidden rows": (
         "alter table shop enable row level security, force row level security",

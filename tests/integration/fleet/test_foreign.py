@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database.install import install
 from mempair_db.embedded.server import Server
+from tests.conftest import Run
 from tests.world import World
 
 COLUMNS = "(id integer primary key, age float8, plan text, spend numeric, note text, churned boolean)"
@@ -28,7 +30,7 @@ ROWS = "insert into shop select i, 20 + i %% 50, 'pro', i, 'n', i %% 2 = 0 from 
 
 @pytest.fixture
 def servers(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, World]]:
-    """Two databases: one with a partition that lies in the other."""
+    """Two databases: one with a table whose next partition can lie in the other."""
     found = sorted(Path("/usr/share/postgresql").glob("*/extension/postgres_fdw.control"))
     if not found:
         pytest.skip("needs a PostgreSQL on the PATH that has postgres_fdw")
@@ -44,7 +46,6 @@ def servers(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tupl
             other.execute(f"create table shop_there {COLUMNS}")
             one.execute(SHOP)
             link(one, there)
-            one.execute(FOREIGN)
             yield World(here, one), World(there, other)
     finally:
         Server(server_home).stop("immediate")  # while the variable says whose binaries they are
@@ -69,6 +70,7 @@ def test_a_foreign_partition_is_refused_with_what_to_do_and_captured_where_it_li
     servers: tuple[World, World],
 ) -> None:
     here, there = servers
+    here(FOREIGN)
     here("create function public.seen() returns trigger language plpgsql as $$ begin return null; end $$")
     with pytest.raises(psycopg.Error, match="is a foreign table") as plain:  # Postgres itself, without us
         here(TRIGGER.format(table="shop_there"))
@@ -89,3 +91,48 @@ def test_a_foreign_partition_is_refused_with_what_to_do_and_captured_where_it_li
     there.work()
     assert there.one("select rows_learned from mempair.state") == 299
     assert here.one("select count(*) from shop") == 299
+
+
+def test_a_foreign_partition_that_comes_later_ends_capture_and_never_a_write(
+    servers: tuple[World, World], mempair: Run
+) -> None:
+    here, _ = servers
+    here("alter table shop add primary key (id)", MODEL.format(table="shop"))
+    here("create table other (id int primary key, x float8, y boolean)")
+    here("select mempair.create_model('other', 'other', target => 'y', features => '{x}')")
+    here.execute(ROWS, 1, 300)
+    here("insert into other select i, i % 17, i % 3 = 0 from generate_series(1, 300) i")
+    here.work()
+    with pytest.raises(psycopg.Error, match="contains indexes that are unique"):  # Postgres itself
+        here(FOREIGN)
+
+    here("alter table shop drop constraint shop_pkey", FOREIGN)  # who insists
+    with pytest.raises(psycopg.Error, match="cannot collect transition tuples from child foreign tables"):
+        here.execute(ROWS, 1000, 1009)
+    assert "a partition is a foreign table" in findings(mempair, here.dsn)
+    here("delete from other where id = 7")
+    here.work()  # at the latest ten seconds after it came
+    here.execute(ROWS, 1000, 1009)
+    here("update shop set age = 30 where id in (5, 1005)", "delete from shop where id in (6, 1006)")
+    status, reason = here.one("select status, reason from mempair.model_status where model = 'churn'")
+    assert status == "failed"
+    assert "shop_there is a foreign table" in reason
+    assert "mempair reconcile churn --repair" in reason
+    assert "a partition is a foreign table" in str(here.execute("select finding from mempair.reconcile('churn')"))
+    # One model's trouble is not another's.
+    assert here.one("select status, rows_learned from mempair.model_status where model = 'other'") == ("ready", 299)
+
+    here("alter table shop detach partition shop_there", "alter table shop add primary key (id)")
+    assert mempair("reconcile", "churn", "--repair", "--dsn", here.dsn)[0] in (0, 5)
+    here("select mempair.resume_model('churn')")
+    here.execute(ROWS, 400, 409)
+    here.work()
+    assert here.learned("churn") == {key for (key,) in here.execute("select id::text from shop")}
+    assert here.execute("select * from mempair.reconcile('churn')") == []
+    assert "churn" not in findings(mempair, here.dsn)
+
+
+def findings(mempair: Run, dsn: str) -> str:
+    """What the doctor says is wrong."""
+    rows = json.loads(mempair("doctor", "--json", "--dsn", dsn)[1])
+    return "; ".join(f"{row['fact']}: {row['remedy']}" for row in rows if row["remedy"])
