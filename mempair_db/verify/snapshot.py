@@ -153,7 +153,7 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
 
 def read_queue(connection: psycopg.Connection[Any], model: Model) -> Waiting:
     """Read what waits, and net it against what is learned."""
-    changes = queue.read(connection, model, whole=True)
+    changes = queue.read(connection, model, batches=queue.EVERYTHING)
     truncations = np.flatnonzero(changes.op == queue.TRUNCATE)
     if not len(truncations):
         return Waiting(changes, *batch.net(connection, model, changes), False)

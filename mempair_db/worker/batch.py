@@ -62,10 +62,13 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
         return
     prints, reduced = net(connection, model, changes)
     if reduced.waiting:
-        changes = queue.read(connection, model, whole=True)
+        changes = queue.read(connection, model, batches=queue.FAR)
         prints, reduced = net(connection, model, changes)
     if reduced.mismatch:
         request_retrain(connection, model, reduced.mismatch, record)
+    elif reduced.waiting:
+        why = "the insertion that belongs to a deletion lies too far back in the queue"
+        request_retrain(connection, model, why, record)
     elif not model.engine.begun and (model.fleet or len(reduced.learn) < model.terms["calibration_rows"]):
         _wait_for_calibration(connection, model, changes, reduced, record)
     elif not model.engine.begun and isinstance(model.engine, Exact):

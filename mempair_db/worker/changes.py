@@ -25,6 +25,8 @@ TRUNCATE: Final = 3
 
 BATCH_ROWS: Final = 100_000
 BATCH_BYTES: Final = 64 << 20
+EVERYTHING: Final = 1 << 30
+FAR: Final = 4  # batches in which the other half of a deletion that matches nothing is looked for
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,12 @@ class Changes:
         )
 
 
-def read(connection: psycopg.Connection[Any], model: Model, after: int = 0, *, whole: bool = False) -> Changes:
-    """Read a batch of the model's queue: the chunks with the smallest numbers, if asked of those `after` a number.
+def read(connection: psycopg.Connection[Any], model: Model, after: int = 0, *, batches: int = 1) -> Changes:
+    """Read a batch of the model's queue, or several at once: the chunks with the smallest numbers `after` this one.
 
-    All rows of a chunk have the same number. `whole` reads everything, whatever its size.
+    All rows of a chunk have the same number.
     """
-    most, size = (2**40, 2**60) if whole else (BATCH_ROWS, BATCH_BYTES)
-    values = {"rows": most, "bytes": size, "after": after}
+    values = {"rows": batches * BATCH_ROWS, "bytes": batches * BATCH_BYTES, "after": after}
     rows = arrays.fetch(connection, model.statement("read_changes"), values, (arrays.FLOAT8_ARRAY,))
     rows.sort(key=itemgetter(0))
     seq, op, many, keys, x, c, y, at, subjects, complete = columns(rows, 10)

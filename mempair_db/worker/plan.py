@@ -11,8 +11,8 @@ deleted ones from what is learned:
 
 The order inside a batch does not matter: a trigger of the user that sorts before ours may bring a row's deletion before
 its insertion. A deletion that matches nothing waits in the queue until all that is visible has been read, because the
-other half of its transaction may lie beyond the end of the batch. A mismatch is never applied: the worker asks for an
-exact retrain, which serves the deletion.
+other half of its transaction may lie beyond the end of the batch; `changes.FAR` says how far the worker looks. A
+mismatch is never applied: the worker asks for an exact retrain, which serves the deletion.
 """
 
 from __future__ import annotations

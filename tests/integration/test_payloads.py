@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mempair_db.pair.fingerprint import fingerprints
+from mempair_db.worker import changes
 from tests.world import World
 
 CREATE = [
@@ -111,6 +112,23 @@ def test_a_row_that_one_statement_changes_twice_is_forgotten_and_learned_once(or
     check(orders)
     assert reasons(orders) == []  # no mismatch, so nothing was read anew
     assert orders.one("select count(*) from mempair.receipt") == 0  # nobody's row is gone
+
+
+def test_a_deletion_whose_insertion_lies_far_back_in_the_queue_is_served_by_a_retrain(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "BATCH_ROWS", 10)
+    orders(
+        "create function clean() returns trigger language plpgsql as"
+        " $$ begin delete from orders where id > 9000; return null; end $$"
+    )
+    orders("create trigger a after insert on orders for each statement execute function clean()")
+    # The trigger runs before ours, and all that it deletes is captured before anything that was inserted.
+    orders("insert into orders (id, amount, plan, late) select i, i, 'pro', true from generate_series(8901, 9100) i")
+    queued = "(select seq, op from mempair.change_1_a union all select seq, op from mempair.change_1_b) as q"
+    assert orders.one(f"select array_agg(op order by seq) from {queued}") == [2, 1]
+    check(orders)
+    assert "lies too far back in the queue" in reasons(orders)[0]
 
 
 SILENT = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import psycopg
 
@@ -16,29 +17,38 @@ TABLE = "create table shop (id integer primary key, age float8, plan text, spend
 MODEL = "select mempair.create_model('{}', 'shop', target => 'churned', features => '{{age,plan}}')"
 
 
-def written(world: World) -> int:
-    """How far the write-ahead log of the server is, which this test has for itself but for other tests' workers."""
-    return int(world.one("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
+class Counting(psycopg.Connection[Any]):
+    """A connection that counts its statements."""
+
+    statements = 0
+
+    def execute(self, *arguments: Any, **options: Any) -> psycopg.Cursor[Any]:
+        self.statements += 1
+        return super().execute(*arguments, **options)
 
 
-def test_an_idle_worker_locks_and_writes_nothing(world: World) -> None:
-    world(TABLE, *(MODEL.format(f"m{i}") for i in range(5)))
+def test_an_idle_worker_of_fifty_models_asks_one_question_and_locks_and_writes_nothing(world: World) -> None:
+    world(TABLE, "create table empty (like shop including all)")
+    with world.sql.transaction():
+        for i in range(50):
+            world(MODEL.format(f"m{i}").replace("'shop'", "'shop'" if i < 5 else "'empty'"))
     world.fill(1, 300)
     world.work()
-    with connect(world.dsn, autocommit=True) as connection:
+    marks = "select array_agg(xmin::text || ctid::text order by model_id) from mempair.state"
+    before = world.one(marks)
+    changes = "select sum(n_tup_upd + n_tup_ins + n_tup_del) from pg_stat_xact_user_tables where schemaname = 'mempair'"
+    with Counting.connect(world.dsn, autocommit=True) as connection:
         batch.prepare(connection)
         worker = Worker(world.dsn)
-        worker.round(connection)
-        before = world.one("select array_agg(xmin::text || ctid::text order by model_id) from mempair.state")
-        changes = (
-            "select sum(n_tup_upd + n_tup_ins + n_tup_del) from pg_stat_xact_user_tables where schemaname = 'mempair'"
-        )
+        worker.round(connection)  # what is only looked at now and then
         for _ in range(20):
             with connection.transaction():
+                connection.statements = 0
                 assert not worker.round(connection)
+                assert connection.statements == 1
                 assert connection.execute(changes).fetchone() == (0,)
                 assert connection.execute("select pg_current_xact_id_if_assigned()").fetchone() == (None,)
-        assert world.one("select array_agg(xmin::text || ctid::text order by model_id) from mempair.state") == before
+    assert world.one(marks) == before
 
 
 def test_a_writer_that_is_idle_in_its_transaction_does_not_make_the_queues_swap_again_and_again(world: World) -> None:
