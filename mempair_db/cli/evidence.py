@@ -105,8 +105,9 @@ def _good(verdict: Verdict) -> str:
     return "good" if verdict.ended else "good as far as it goes"
 
 
-@odometer_app.command("behind")
-def odometer_behind(
+@odometer_app.command("behind", hidden=True)  # what it was called first
+@odometer_app.command("restored")
+def odometer_restored(
     file: Annotated[Path, typer.Argument(help="The ledger.parquet of an export made later.")],
     receipt: Annotated[list[Path] | None, typer.Option(help="A receipt, to name the row; may be repeated.")] = None,
     model: Annotated[str | None, typer.Option(help="Compare this model only.")] = None,

@@ -140,7 +140,7 @@ def fleet_verify(name: Name, file: File = DEFAULT, as_json: AsJson = False) -> N
 
     with exchange.exchanging(config.read(file)) as ready:
         report = verify(ready, name)
-    judge(report, as_json)
+    show_verdict(report, as_json)
 
 
 @fleet_app.command("export")
@@ -180,10 +180,10 @@ def fleet_audit(
             folder = Path(temporary) / "fleet"
             files.export_fleet(computing, name, folder, rows=True)
         report = files.verify_files(computing, folder, name)
-    judge(report, as_json)
+    show_verdict(report, as_json)
 
 
-def judge(report: Any, as_json: bool) -> NoReturn:
+def show_verdict(report: Any, as_json: bool) -> NoReturn:
     """Print what was found; exit code 5 if something does not hold."""
     if as_json:
         print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))  # noqa: T201

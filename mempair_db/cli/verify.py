@@ -35,12 +35,12 @@ def verify(
     from mempair_db.verify.checks import verify as compute  # noqa: PLC0415
 
     if folder is not None:
-        from mempair_db.cli.fleet import judge  # noqa: PLC0415
+        from mempair_db.cli.fleet import show_verdict  # noqa: PLC0415
         from mempair_db.fleet import files  # noqa: PLC0415
 
         with files.alone(scheduler=scheduler) as computing:
             report = files.verify_files(computing, folder, name)
-        judge(report, as_json)
+        show_verdict(report, as_json)
     address = server.ensure(dsn)
     report = compute(address, model_id(address, name) or 0, shown_on(messages))
     if as_json:

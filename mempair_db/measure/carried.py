@@ -61,10 +61,10 @@ def measure(model: Offline, *, lives: int = LIVES, bars: Bars = silent) -> Carri
     found = after.arrays.anchor
     anchors = _lives(model, [clock for clock, _ in charged], grids, max(lives, 3 * d + 20), bars)
     spent = sum(rho for _, rho in charged) / odometer.UNITS
-    return judge(found, anchors, on_grid=_on_grid(found, grids[-1]), noncentral=2.0 * spent, deletions=len(charged))
+    return verdict(found, anchors, on_grid=_on_grid(found, grids[-1]), noncentral=2.0 * spent, deletions=len(charged))
 
 
-def judge(found: Vector, anchors: Vector, *, on_grid: bool, noncentral: float, deletions: int) -> Carried:
+def verdict(found: Vector, anchors: Vector, *, on_grid: bool, noncentral: float, deletions: int) -> Carried:
     """Hold an anchor against those of honest lives."""
     K, d = anchors.shape
     away = found - anchors.mean(axis=0)

@@ -133,7 +133,7 @@ def _judged(simulator: Simulator, table: Table, pair: ExactPair) -> Scores | Non
     if not pair.ready:
         return None
     x, _, c = _take(table, simulator.test)
-    return simulator.judge.scores([pair.predict_many(x, c)])
+    return simulator.targets.scores([pair.predict_many(x, c)])
 
 
 def _take(table: Table, places: npt.NDArray[np.int64]) -> tuple[Any, Any, Any]:

@@ -35,7 +35,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Judge:
+class Targets:
     """The held-out targets, and the constant that the learned rows suggest."""
 
     y: Vector
@@ -43,12 +43,12 @@ class Judge:
     regression: bool
 
     @classmethod
-    def of(cls, y: Vector, learned: Vector, *, regression: bool) -> Judge:
+    def of(cls, y: Vector, learned: Vector, *, regression: bool) -> Targets:
         """Take the held-out targets and the learned ones; labels are ±1."""
         return cls(y, float(learned.mean() if regression else (learned > 0).mean()), regression)
 
     def scores(self, predictions: Sequence[Vector]) -> Scores:
-        """Judge one model, or several draws of it: what they come to on average."""
+        """Compare one model with the held-out targets, or several draws of it: what they come to on average."""
         losses = np.array([self._losses(p) for p in predictions])
         base = self._losses(np.full(len(self.y), self.constant))
         gains = base - losses

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from mempair_db.errors import InvalidParameter
 from mempair_db.measure.capacity import HELD_OUT, HeldOut, learn, noise_scale
 from mempair_db.measure.regret import NAMES
-from mempair_db.measure.scores import Judge, Scores
+from mempair_db.measure.scores import Scores, Targets
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.offline.stream import Stream
 from mempair_db.offline.table import Table
@@ -141,7 +141,7 @@ class Simulator:
         test = np.arange(len(table)) % HELD_OUT == HELD_OUT - 1
         self.table, self.delta = table, delta
         self.train, self.test = np.flatnonzero(~test), np.flatnonzero(test)
-        self.judge = Judge.of(table.y[test], table.y[~test], regression=table.regression)
+        self.targets = Targets.of(table.y[test], table.y[~test], regression=table.regression)
         self._epochs: dict[tuple[Any, ...], Epoch] = {}
         self._learned: dict[tuple[Any, ...], tuple[Stream, State, HeldOut]] = {}
 
@@ -170,7 +170,7 @@ class Simulator:
             untouched=held_out.fit(learned.theta),
             fit=float(np.mean(fits)),
             error=float(np.std(fits, ddof=1)) / math.sqrt(len(fits)) if len(fits) > 1 else 0.0,
-            scores=self.judge.scores([self._predict(stream, held_out, theta) for theta in thetas]),
+            scores=self.targets.scores([self._predict(stream, held_out, theta) for theta in thetas]),
             retrained=retrained,
             capacity=pair.capacity(),
             an_epoch=an_epoch,

@@ -62,7 +62,7 @@ class _Writer:
     """A thread that writes what it is given; an error in it reaches the one who gives."""
 
     def __init__(self, target: Path, schema: Any) -> None:
-        self._file = pq.ParquetWriter(target, schema, **OPTIONS)
+        self._writer = pq.ParquetWriter(target, schema, **OPTIONS)
         self._queue: Queue[Any] = Queue(AHEAD)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -79,7 +79,7 @@ class _Writer:
     def __exit__(self, *_: object) -> None:
         self._queue.put(None)
         self._thread.join()
-        self._file.close()
+        self._writer.close()
         if self._error is not None:
             raise self._error
 
@@ -87,6 +87,6 @@ class _Writer:
         while (batch := self._queue.get()) is not None:
             if self._error is None:
                 try:
-                    self._file.write_batch(batch, row_group_size=ROW_GROUP)
+                    self._writer.write_batch(batch, row_group_size=ROW_GROUP)
                 except BaseException as error:  # raised again in the reader's thread
                     self._error = error

@@ -108,9 +108,9 @@ def receipt(request: Request, form: Form) -> Response:
     name = quote(f"receipt-{document['model']}-{document['key']}", safe="")[:120]
     if form_wanted == "json":
         text = json.dumps(document, indent=2, ensure_ascii=False)
-        return _file(text, f"{name}.json", "application/json")
+        return _attachment(text, f"{name}.json", "application/json")
     if form_wanted == "html":
-        return _file(receipt_page.render(document), f"{name}.html", "text/html")
+        return _attachment(receipt_page.render(document), f"{name}.html", "text/html")
     key = here.key()
     return page(
         request,
@@ -153,7 +153,7 @@ def check(request: Request) -> Response:
     return page(request, "check", own_key=str(key.public) if key else "")
 
 
-def _file(text: str, name: str, kind: str) -> Response:
+def _attachment(text: str, name: str, kind: str) -> Response:
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
     if kind == "text/html":  # carries its own style and script, by their digests
         headers["content-security-policy"] = "default-src 'none'; sandbox"

@@ -199,11 +199,11 @@ def test_reconcile_and_backfill_from_the_command_line(mempair: Run, customers: s
     assert mempair("purge", "--full", "--dsn", customers)[0] == 0
 
 
-def test_behind_names_the_erasures_that_an_older_copy_misses(mempair: Run, customers: str, tmp_path: Path) -> None:
+def test_restored_names_the_erasures_that_an_older_copy_misses(mempair: Run, customers: str, tmp_path: Path) -> None:
     create(mempair, customers)
     mempair("worker", "--once", "--dsn", customers)
     assert mempair("export", "--out", str(tmp_path / "export"), "--dsn", customers)[0] == 0
-    code, _, err = mempair("odometer", "behind", str(tmp_path / "export" / "ledger.parquet"), "--dsn", customers)
+    code, _, err = mempair("odometer", "restored", str(tmp_path / "export" / "ledger.parquet"), "--dsn", customers)
     assert code == 0
     assert "No erasure is missing" in err
 

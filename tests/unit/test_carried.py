@@ -12,7 +12,7 @@ def judged(scale: float, d: int, seed: int, lives: int = 400) -> carried.Carried
     rng = np.random.default_rng(seed)
     spread = rng.normal(size=(d, d)) / 3 + np.eye(d)  # noise of many deletions is not round
     anchors, found = rng.normal(size=(lives, d)) @ spread, scale * rng.normal(size=d) @ spread
-    return carried.judge(found, anchors, on_grid=True, noncentral=0.05, deletions=20)
+    return carried.verdict(found, anchors, on_grid=True, noncentral=0.05, deletions=20)
 
 
 @pytest.mark.parametrize("d", [1, 6, 60])

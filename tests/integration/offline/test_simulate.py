@@ -15,7 +15,7 @@ from mempair_db.measure import exact_trial
 from mempair_db.measure.advice import advise, varying
 from mempair_db.measure.capacity import noise_scale, unlearn
 from mempair_db.measure.exact_trial import trials
-from mempair_db.measure.scores import Judge
+from mempair_db.measure.scores import Targets
 from mempair_db.measure.simulate import PATTERNS, Scenario, Simulator, scenarios, simulate
 from mempair_db.offline.table import Table, load
 from mempair_db.pages.advice import render
@@ -170,7 +170,7 @@ def test_after_the_deletions_exact_predicts_as_if_the_rows_had_never_come(table:
     never.learn_many(table.x[left], table.y[left], [table.c[i] for i in left])
     predicted = never.predict_many(table.x[simulator.test], [table.c[i] for i in simulator.test])
     assert trial.measured is not None
-    assert trial.measured.after == simulator.judge.scores([predicted])
+    assert trial.measured.after == simulator.targets.scores([predicted])
 
 
 def test_an_exact_pair_that_keeps_what_it_should_forget_is_not_recommended(
@@ -263,8 +263,8 @@ def test_the_simulated_noise_is_as_long_as_a_models(table: Table) -> None:
 
 
 def test_the_base_rate_is_that_of_the_learned_rows() -> None:
-    judge = Judge.of(np.array([1.0, -1.0, -1.0, -1.0]), np.array([1.0, -1.0]), regression=False)
-    scores = judge.scores([np.array([0.9, 0.1, 0.1, 0.1])])
+    targets = Targets.of(np.array([1.0, -1.0, -1.0, -1.0]), np.array([1.0, -1.0]), regression=False)
+    scores = targets.scores([np.array([0.9, 0.1, 0.1, 0.1])])
     assert scores.base == pytest.approx(np.log(2.0))
     assert scores.loss == pytest.approx(-np.log(0.9))
     assert (scores.auc, scores.fit) == (1.0, 1.0)
