@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numba
+import numpy as np
+import numpy.typing as npt
 import platformdirs
 from numba.core.options import DefaultOptions
 
@@ -49,6 +51,12 @@ def uncounted(function: Callable[..., None]) -> Any:
     """
     options: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
     return numba.njit(error_model="numpy", **options)(function)
+
+
+def plain(array: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """Return the array as the kernel was compiled for: numba takes a read-only or misaligned one for another type."""
+    array = np.ascontiguousarray(array, dtype)
+    return array if array.flags.carray else array.copy()
 
 
 @lru_cache

@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidRow
+from .compiled import plain
+from .quantised import Coordinates, fill
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]
@@ -88,72 +90,48 @@ class Encoding:
     def encode(self, x: Matrix, c: Texts = (), out: Matrix | None = None) -> tuple[Matrix, Flags, Flags]:
         """Return the integers (as float64), which rows have a number beyond the clamp, which a level nobody knew.
 
-        `out` is room for them that is used again, one coordinate after the other: (d, at least as many as rows).
+        `out` is room for them that is used again: at least as many rows, each of d.
 
         >>> encoding = Encoding((Number(10.0, 4.0),), (Text(("basic", "pro")),))
         >>> X, outside, unknown = encoding.encode(np.array([[12.0], [99.0]]), [["pro"], ["gold"]])
         >>> X.astype(int).tolist(), outside.tolist(), unknown.tolist()
         ([[1024, 512, 0, 1024, 0], [1024, 4096, 0, 0, 1024]], [False, True], [False, True])
         """
-        columns = np.empty((self.d, len(x))) if out is None else out[:, : len(x)]
-        columns[0] = UNIT
-        outside, unknown = np.zeros(len(x), bool), np.zeros(len(x), bool)
-        at = self._encode_numbers(np.asarray(x).T, columns, outside, unknown) if self.numbers else 1
-        columns[at:] = 0.0
+        if x.shape[1] != len(self.numbers):  # the kernel does not look
+            raise ValueError(f"rows of {x.shape[1]} numbers do not go with the constants of {len(self.numbers)}")
+        X = np.empty((len(x), self.d)) if out is None else out[: len(x)]
+        outside, unknown = np.empty(len(x), bool), np.empty(len(x), bool)
+        fill(plain(x, np.float64), self._coordinates, X, outside, unknown)
+        at = 1 + len(self._coordinates.number)
+        X[:, at:] = 0.0
         rows = np.arange(len(x))
         texts = zip(*c, strict=True) if len(x) else [()] * len(self.texts)
         for text, places, values in zip(self.texts, self._places, texts if self.texts else (), strict=True):
             found = np.fromiter(map(places.__getitem__, values), np.intp, len(x))
             unknown |= found == len(text.levels)
-            columns[at + found, rows] = UNIT
+            X[rows, at + found] = UNIT
             at += len(text.levels) + 1 + text.null
-        return columns.T, outside, unknown
-
-    def _encode_numbers(self, x: Matrix, columns: Matrix, outside: Flags, unknown: Flags) -> int:
-        """Fill the coordinates of the numbers; return where those of the texts begin."""
-        count = len(self.numbers)
-        z = columns[1 : 1 + count] if self._plain else np.empty((count, x.shape[1]))
-        quantise(x, self._centres, self._scales, out=z)
-        lowest, highest = z.min(axis=0), z.max(axis=0)
-        is_missing = np.isnan(z) if np.isnan(highest).any() else None
-        if is_missing is not None:
-            unknown |= (is_missing & ~self._may_miss).any(axis=0)
-            z[is_missing] = 0.0
-            lowest, highest = z.min(axis=0), z.max(axis=0)
-        outside |= (lowest == -CLAMP * UNIT) | (highest == CLAMP * UNIT)
-        if self._plain:
-            return 1 + count
-        at = 1
-        for j, number in enumerate(self.numbers):
-            columns[at] = z[j]
-            for knot in number.knots:
-                at += 1
-                np.maximum(z[j] - knot, 0.0, out=columns[at])
-            if number.missing:
-                at += 1
-                columns[at] = 0.0 if is_missing is None else UNIT * is_missing[j]
-            at += 1
-        return at
+        return X, outside, unknown
 
     def encode_target(self, y: Vector) -> Vector:
         """Quantise a regression's target as if it were a feature, with a wider clamp."""
         return quantise(y, self.target.centre, self.target.scale, TARGET_CLAMP)
 
     @cached_property
-    def _centres(self) -> Matrix:
-        return np.array([[number.centre] for number in self.numbers])
-
-    @cached_property
-    def _scales(self) -> Matrix:
-        return np.array([[number.scale] for number in self.numbers])
-
-    @cached_property
-    def _may_miss(self) -> Flags:
-        return np.array([[number.missing] for number in self.numbers])
-
-    @cached_property
-    def _plain(self) -> bool:
-        return not any(number.knots or number.missing for number in self.numbers)
+    def _coordinates(self) -> Coordinates:
+        """All that the numbers' coordinates are made with, as the kernel wants it."""
+        each = [name for name in self.names if name[0] in ("number", "knot", "missing")]
+        return Coordinates(
+            centre=np.array([number.centre for number in self.numbers]),
+            factor=np.array([UNIT / number.scale for number in self.numbers]),
+            may_miss=np.array([number.missing for number in self.numbers], bool),
+            number=np.array([j for _, j, _ in each], np.int64),
+            knot=np.array([float(at or 0) for _, _, at in each]),
+            least=np.array([-np.inf if kind == "number" else 0.0 for kind, _, _ in each]),
+            gaps=np.array([i for i, (kind, _, _) in enumerate(each) if kind == "missing"], np.int64),
+            largest=float(CLAMP * UNIT),
+            one=float(UNIT),
+        )
 
     @cached_property
     def _places(self) -> tuple[_Places, ...]:

@@ -5,12 +5,11 @@ The one entry to the compiled code: checks shapes and types once, so that the ke
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from . import printed, step
+from .compiled import plain
 from .state import PAPER, Constants, Matrix, State, Vector
 
 TICK, INSERT, DELETE = step.TICK, step.INSERT, step.DELETE
@@ -26,11 +25,11 @@ def apply(
     grid: Vector | None = None,
 ) -> None:
     """Change `state` by the encoded events (ops[i], X[i], y[i]); `noise` has one row per DELETE, see `step.delete`."""
-    ops, X, y = _plain(ops, np.int16), _plain(X, np.float64), _plain(y, np.float64)
+    ops, X, y = plain(ops, np.int16), plain(X, np.float64), plain(y, np.float64)
     n, d = len(ops), len(state.theta)
-    noise = _plain(noise, np.float64).reshape(-1, d)
+    noise = plain(noise, np.float64).reshape(-1, d)
     deletions = int(np.count_nonzero(ops == DELETE))
-    grid = _plain(np.zeros(len(noise)) if grid is None else grid, np.float64)
+    grid = plain(np.zeros(len(noise)) if grid is None else grid, np.float64)
     if X.shape != (n, d) or y.shape != (n,) or not len(noise) == len(grid) == deletions:  # the kernel does not look
         raise ValueError(
             f"{n} events, {deletions} of them deletions, of {d} numbers each do not go with "
@@ -43,9 +42,3 @@ def apply(
 def learn(state: State, k: Constants, X: npt.NDArray[np.float64], y: Vector) -> None:
     """Insert every row."""
     apply(state, k, np.full(len(X), INSERT, np.int16), X, y, np.empty((0, X.shape[1])))
-
-
-def _plain(array: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """Return the array as the kernel was compiled for: numba takes a read-only or misaligned one for another type."""
-    array = np.ascontiguousarray(array, dtype)
-    return array if array.flags.carray else array.copy()

@@ -46,9 +46,10 @@ TABLE_HALF: Final = 16 * TABLE_STEP
 FINE: Final = 12  # w of a step towards the reference is a multiple of 2^−12
 STEPS: Final = 15
 BLOCK: Final = 2**14
-SMALLEST: Final = 2**11
-CACHED: Final = 2**16  # numbers of a block that stay near the processor
-PANEL: Final = 64  # rows of H at a time
+WEIGHTED_BLOCK: Final = 2**11
+CACHED: Final = 2**16  # numbers of a block that stay near the processor, but at least
+SMALLEST: Final = 2**10  # rows: adding a block to the others takes time too
+PANEL: Final = 48  # rows of H at a time
 HUBER_UNIT: Final = 2**8
 LARGEST_CLIP: Final = 8.0  # deviations; more counts as this, so that no sum of huber's terms can overflow
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
@@ -85,7 +86,7 @@ def sums(
     >>> part.n, part.g.tolist(), part.H.tolist()
     (3, [[-8388608]], [[[805306368]]])
     """
-    room = np.empty((reference.d, min(len(x), _block(reference))))
+    room = np.empty((min(len(x), _block(reference)), reference.d))
     return _total(reference, _encoded(reference, x, y, c, sign, weight, room))
 
 
@@ -116,7 +117,7 @@ def _total(reference: Reference, blocks: Iterable[Block]) -> Sums:
 
 
 def _block(reference: Reference) -> int:
-    return SMALLEST if reference.weighted else min(BLOCK, max(SMALLEST, CACHED // reference.d))
+    return min(WEIGHTED_BLOCK if reference.weighted else BLOCK, max(SMALLEST, CACHED // reference.d))
 
 
 def _blocks(n: int, reference: Reference) -> Iterator[slice]:
@@ -148,26 +149,26 @@ def _add(
         p, pairs = classes.slopes(z)
         yes = y[:, None] == np.arange(len(reference.labels))
         g = [(X.T @ ((p - P_UNIT * yes) * s[:, None])).T.ravel()]
-        H = [classes.arranged(len(reference.labels), {pair: _weighted(X.T, c * s) for pair, c in pairs.items()})]
+        H = [classes.arranged(len(reference.labels), {pair: _weighted(X, c * s) for pair, c in pairs.items()})]
         return Sums(_whole(counts), _whole(g), _whole(H))
     g, H = [], []
     for k in range(len(z.T)):
         yes = y == k if reference.labels else y > 0
         u, c = _terms(reference, z[:, k], y if reference.regression else yes)
         g.append(X.T @ (u * s))
-        H.append(_weighted(X.T, c * s))
+        H.append(_weighted(X, c * s))
     if reference.regression:
         counts[3] = s @ (y * y)
     return Sums(_whole(counts), _whole(g), _whole(H))
 
 
-def _weighted(columns: Matrix, weight: Vector) -> Matrix:
-    """Σ weight·x xᵀ, each number once: a panel of rows times all columns from its own on."""
-    d = len(columns)
-    H = np.empty((d, d))
+def _weighted(X: Matrix, weight: Vector) -> Matrix:
+    """Σ weight·x xᵀ, each number once: a panel of columns times all columns from its own on."""
+    d = X.shape[1]
+    H, heavy = np.empty((d, d)), X * weight[:, None]
     for begin in range(0, d, PANEL):
         end = min(begin + PANEL, d)
-        H[begin:end, begin:] = (columns[begin:end] * weight) @ columns[begin:].T
+        H[begin:end, begin:] = heavy[:, begin:end].T @ X[:, begin:]
         H[end:, begin:end] = H[begin:end, end:].T
     return H
 

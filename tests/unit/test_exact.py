@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from mempair_db.errors import InvalidParameter
 from mempair_db.pair import exact, rules, sums
-from mempair_db.pair.encode import UNIT, Encoding, Matrix, Number, Vector
+from mempair_db.pair.encode import UNIT, Encoding, Matrix, Number, Vector, quantise
+from mempair_db.pair.quantised import fill
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums
 
@@ -80,6 +81,33 @@ def test_other_kernels_and_thread_counts_give_the_same_bytes() -> None:
     for threads in ("1", "2"):
         assert digest_with(OPENBLAS_NUM_THREADS=threads) == usual
     assert digest_with(NPY_DISABLE_CPU_FEATURES=" ".join(__cpu_dispatch__), PYTHONWARNINGS="ignore") == usual
+    assert digest_with(NUMBA_CPU_NAME="generic") == usual
+
+
+def test_numba_and_numpy_give_the_same_coordinates() -> None:
+    # Given everything that a number can be, also just beside the halves where rounding turns
+    halves = 10.0 + 4.0 * (np.arange(-4098, 4099) + 0.5) / UNIT
+    odd = [np.nan, np.inf, -np.inf, 1e300, -1e300, -0.0, 5e-324, 10.0]
+    column = np.concatenate([odd, halves, np.nextafter(halves, -np.inf), np.nextafter(halves, np.inf)])
+    x = np.column_stack([column, column[::-1], np.roll(column, 7)])
+    numbers = (Number(10.0, 4.0), Number(10.0, 4.0, (-512, 0, 1024), missing=True), Number(-3.0, 0.125, missing=True))
+    # When numpy computes them by the formula
+    z = np.stack([quantise(x[:, j], number.centre, number.scale) for j, number in enumerate(numbers)])
+    missing, z = np.isnan(z), np.nan_to_num(z)
+    bends = [np.maximum(z[1] - knot, 0.0) for knot in numbers[1].knots]
+    expected = [np.full(len(x), UNIT), z[0], z[1], *bends, UNIT * missing[1], z[2], UNIT * missing[2]]
+    # Then they are what the compiled loop and the same loop in Python write
+    X, outside, unknown = Encoding(numbers).encode(x)
+    assert X.tobytes() == np.stack(expected, axis=1).tobytes()
+    assert np.array_equal(outside, (np.abs(z) == 4 * UNIT).any(axis=0))
+    assert np.array_equal(unknown, missing[0])
+    again, *flags = np.empty_like(X), np.empty_like(outside), np.empty_like(unknown)
+    with np.errstate(over="ignore", invalid="ignore"):
+        fill.py_func(x, Encoding(numbers)._coordinates, again, *flags)
+    assert again.tobytes() == X.tobytes()
+    # And a straight encoding, which has a shortcut, is the same without one
+    straight = Encoding((Number(10.0, 4.0),) * 3).encode(x)[0]
+    assert straight.tobytes() == Encoding((Number(10.0, 4.0, (0,)),) * 3).encode(x)[0][:, [0, 1, 3, 5]].tobytes()
 
 
 def test_sums_survive_packing() -> None:
