@@ -161,6 +161,16 @@ def remarks(document: Document) -> list[str]:
         for deletion in document["deletions"]
         if "state" in deletion
     ]
+    found += [
+        f"row {deletion['row']}: "
+        + (
+            f"that every shard had published without it at {deletion['everywhere']} is what the database said"
+            if deletion["everywhere"]
+            else f"shard {deletion['shard']} has forgotten it, another one had NOT published without it yet"
+        )
+        for deletion in document["deletions"]
+        if "shard" in deletion
+    ]
     if document["present_again"]:
         count = document["present_again"]
         found.append(f"{count} of these rows were in the model again when the receipt was issued: they are NOT gone")

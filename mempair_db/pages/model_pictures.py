@@ -14,6 +14,7 @@ from mempair_db.pages import template
 from mempair_db.pages.svg import Plot, Series, figure
 
 SPARK: Final = (120, 28)
+TONES: Final = 5  # colours of lines
 LEAST: Final = 0.05  # a smaller change does not fill the height: it would look like a fall
 
 
@@ -94,20 +95,24 @@ def shapes(coefficients: Sequence[dict[str, Any]], types: dict[str, str | None])
                 for k in coefficients
                 if k["kind"] == "knot" and k["feature"] == row["feature"]
             ]
-            seconds = SECONDS.get(types.get(row["feature"]) or "", 0.0)
+            seconds = SECONDS.get(types.get(row["feature"].removesuffix(":cyclical")) or "", 0.0)
             found.append(Shape(row["feature"], row["lowest"], row["highest"], row["weight"], sorted(bends), seconds))
     return [shape for shape in found if shape.bends]
 
 
-def curve(shape: Shape) -> Markup:
-    """What each value of a number adds to the score."""
-    inside = [knot for knot, _ in shape.bends if shape.lowest < knot < shape.highest]
-    xs = sorted({shape.lowest, *inside, shape.highest})
-    ys = [shape.at(x) for x in xs]
-    text = f"{shape.feature} adds between {min(ys):.3g} and {max(ys):.3g} to the score; beyond the ends it is clamped."
-    series = [Series("shape", [x * (shape.seconds or 1.0) for x in xs], ys)]
-    labels = (shape.feature, "added to the score")
-    return figure(Plot(f"Shape of {shape.feature}", text, *labels, series, times=shape.seconds > 0))
+def curve(shapes: Sequence[Shape], classes: Sequence[str | None] = (None,)) -> Markup:
+    """What each value of a number adds to the score; of several classes to that of each."""
+    first, series = shapes[0], []
+    for tone, (shape, name) in enumerate(zip(shapes, classes, strict=True), start=1):
+        inside = [knot for knot, _ in shape.bends if shape.lowest < knot < shape.highest]
+        xs = sorted({shape.lowest, *inside, shape.highest})
+        ys, unit = [shape.at(x) for x in xs], shape.seconds or 1.0
+        series.append(Series("added" if name is None else name, [x * unit for x in xs], ys, tone=str(tone)))
+    low, high = (ends(y for one in series for y in one.ys) for ends in (min, max))
+    whose = "the score" if classes[0] is None else "the score of a class"
+    text = f"{first.feature} adds between {low:.3g} and {high:.3g} to {whose}; beyond the ends it is clamped."
+    labels = (first.feature, "added to the score")
+    return figure(Plot(f"Shape of {first.feature}", text, *labels, series, times=first.seconds > 0))
 
 
 def spark(values: Sequence[float], words: str) -> Markup:

@@ -31,6 +31,11 @@ MEANS: Final = {
 }
 """What a deletion means, for people."""
 
+SHARED: Final = (
+    "The model {model} has forgotten it here, and not yet on every other server that shares the model: ask for this "
+    "receipt again."
+)
+
 
 def render(document: dict[str, Any]) -> str:
     """Return the page."""
@@ -47,6 +52,8 @@ def sentence(document: dict[str, Any]) -> str:
     what = MEANS["exact" if exact else last["kind"]].format(model=document["model"])
     when = datetime.fromisoformat(last["executed"].replace("Z", "+00:00"))
     day = f"{when.day} {when:%B %Y, %H:%M} UTC"
+    if any("shard" in deletion and deletion["everywhere"] is None for deletion in deletions):
+        what = SHARED.format(model=document["model"])
     if len(deletions) == 1:
         return f"On {day} the record with {document['key_is']} = {document['key']} was deleted. {what}"
     who = f"{document['key_is']} = {document['key']}"

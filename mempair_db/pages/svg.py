@@ -17,7 +17,7 @@ from markupsafe import Markup
 from mempair_db.pages import template
 
 WIDTH, HEIGHT = 480, 270
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 42
+LEFT, RIGHT, TOP, BOTTOM = 68, 14, 12, 42
 MOST_ROWS: Final = 40
 
 
@@ -56,9 +56,10 @@ def figure(plot: Plot) -> Markup:
 
 def draw(plot: Plot) -> Markup:
     """Return the SVG alone."""
-    x = _axis([v for s in plot.series for v in s.xs], LEFT, WIDTH - RIGHT, plot.log_x)
+    across = [v for s in plot.series for v in s.xs]
+    x = _times(across) if plot.times else _axis(across, LEFT, WIDTH - RIGHT, plot.log_x)
     y = _axis([v for s in plot.series for v in s.ys], HEIGHT - BOTTOM, TOP, plot.log_y)
-    ticks = [(round(x.at(v), 1), _moment(v, x) if plot.times else short(v)) for v in x.ticks]
+    ticks = [(round(x.at(v), 1), _moment(v, x.ticks) if plot.times else short(v)) for v in x.ticks]
     return template.render(
         "plot.svg",
         plot=plot,
@@ -95,10 +96,43 @@ def _axis(values: Sequence[float], begin: float, end: float, log: bool) -> Axis:
             10.0**low, 10.0**high, ticks, lambda v: _place(math.log10(max(v, 10.0**low)), low, high, begin, end)
         )
     bottom, top = min(known), max(known)
-    bottom = 0.0 if 0.0 < bottom < 0.6 * top else bottom
+    bottom = 0.0 if 0.0 < bottom < 0.6 * top or 0.0 < bottom == top else bottom
     ticks = nice_ticks(bottom, top)
     bottom, top = min(bottom, ticks[0]), max(top, ticks[-1])
     return Axis(bottom, top, ticks, lambda v: _place(v, bottom, top, begin, end))
+
+
+STEPS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200)
+DAY: Final = 86_400
+
+
+def _times(values: Sequence[float]) -> Axis:
+    """Return an axis of seconds since 1970, with ticks at whole minutes, hours, days or years."""
+    known = [v for v in values if math.isfinite(v)] or [0.0]
+    bottom, top = min(known), max(known)
+    days = all(v % DAY == 0 for v in known)
+    if bottom == top:
+        bottom, top = bottom - DAY / 2, top + DAY / 2
+    ticks = _moments(bottom, top, at_least=DAY if days else 1)
+    return Axis(bottom, top, ticks, lambda v: _place(v, bottom, top, LEFT, WIDTH - RIGHT))
+
+
+def _moments(low: float, high: float, at_least: int = 1, count: int = 5) -> list[float]:
+    """Return round points in time inside the range, few of them.
+
+    >>> [f"{datetime.fromtimestamp(v, timezone.utc):%d %H:%M}" for v in _moments(90_000.0, 150_000.0)]
+    ['02 06:00', '02 12:00']
+    >>> [v / DAY for v in _moments(0.0, 1.0 * DAY, at_least=DAY)]
+    [0.0, 1.0]
+    """
+    raw = max((high - low) / count, at_least)
+    if raw > 300 * DAY:
+        years = math.ceil(raw / (366 * DAY))
+        first, last = (datetime.fromtimestamp(v, timezone.utc).year for v in (low, high))
+        starts = [datetime(year, 1, 1, tzinfo=timezone.utc).timestamp() for year in range(first + 1, last + 1, years)]
+        return starts or [low]
+    step = next((s for s in STEPS if s >= raw), 0) or DAY * math.ceil(raw / DAY)
+    return [i * float(step) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _place(v: float, low: float, high: float, begin: float, end: float) -> float:
@@ -141,11 +175,11 @@ def short(v: float) -> str:
     return text.replace("-", "−", 1) if v < 0 else text
 
 
-def _moment(v: float, axis: Axis) -> str:
-    when, span = datetime.fromtimestamp(v, timezone.utc), axis.high - axis.low
-    if span > 2 * 365 * 86_400:
+def _moment(v: float, ticks: Sequence[float]) -> str:
+    when, step = datetime.fromtimestamp(v, timezone.utc), min((b - a for a, b in pairwise(ticks)), default=DAY)
+    if step > 300 * DAY:
         return f"{when:%Y}"
-    return f"{when:%d %b}" if span > 2 * 86_400 else f"{when:%H:%M}" if span > 600 else f"{when:%H:%M:%S}"
+    return f"{when:%d %b}" if step >= DAY else f"{when:%H:%M}" if step >= 60 else f"{when:%H:%M:%S}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from threading import Lock
+from typing import Any, Final
 
 import psycopg
 from anyio.to_thread import run_sync
@@ -16,6 +17,7 @@ from anyio.to_thread import run_sync
 from mempair_db import errors
 from mempair_db.web.look import Look, looking
 from mempair_db.web.quality import Quality
+from mempair_db.worker.lag import Ages
 
 EVERY: Final = 1.0  # seconds between two looks
 BEAT: Final = 15.0  # seconds after which a silent stream says that it is alive
@@ -28,6 +30,7 @@ class Hub:
     def __init__(self, dsn: Callable[[], str], quality: Quality) -> None:
         """Look at this database."""
         self._dsn, self._quality = dsn, quality
+        self._ages, self._looking = Ages(), Lock()
         self._changed = asyncio.Condition()
         self._listeners = 0
         self._wake = asyncio.Event()
@@ -59,7 +62,15 @@ class Hub:
     def _measure(self, look: Look) -> str:
         models = look.part(lambda: look.rows("models", model=None)).value or []
         self._quality.measure(look, models)
-        return str([(m["model_id"], measured.taken) for m in models if (measured := self._quality.of(m["model_id"]))])
+        measured = [(m["model_id"], found.taken) for m in models if (found := self._quality.of(m["model_id"]))]
+        return f"{measured} {[int(self.lag(model)) for model in models]}"
+
+    def lag(self, model: dict[str, Any]) -> float:
+        """Return for how many seconds the oldest change of a model has waited, as far as this page has seen it."""
+        oldest, waited = model["oldest_change"], model["waited"]
+        with self._looking:
+            age = self._ages.age(model["model_id"], oldest, model["captured"] or oldest or 0)
+        return max(age, waited.total_seconds() if waited else 0.0) if oldest is not None else 0.0
 
     async def events(self) -> AsyncIterator[str]:
         """Yield an event for every change, and a comment in quiet times."""

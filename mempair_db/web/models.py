@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any, Final
 
 from psycopg import sql
@@ -37,10 +38,13 @@ def overview(request: Request) -> Response:
         models = look.part(lambda: look.rows("models", model=None), GRANT)
         workers = look.part(lambda: look.rows("workers"), GRANT)
     found = models.value or []
+    lags = {m["model_id"]: here.hub.lag(m) for m in found}
     return page(
         request,
         "overview",
         reload=RELOAD,
+        lags=lags,
+        lag=max(lags.values(), default=0.0),
         who=who,
         models=models,
         workers=workers,
@@ -99,6 +103,7 @@ def model(request: Request) -> Response:
         states=labels.STATES,
         kinds=labels.KINDS,
         events=events,
+        lag=here.hub.lag(found),
         quality=_quality(request, found),
         coefficients=coefficients,
         odometer=_odometer(found),
@@ -125,12 +130,15 @@ def _coefficients(rows: Rows, types: dict[str, str | None]) -> dict[str, Any]:
 
 
 def _curves(rows: Rows, types: dict[str, str | None]) -> list[tuple[str, Any]]:
-    """Draw the shape of each number; of several classes for each of them."""
-    return [
-        (shape.feature if name is None else f"{shape.feature}, {name}", pictures.curve(shape))
-        for name in dict.fromkeys(row["class"] for row in rows)
-        for shape in pictures.shapes([row for row in rows if row["class"] == name], types)
-    ]
+    """Draw the shape of each number; those of several classes in one picture, as many as there are colours."""
+    names = list(dict.fromkeys(row["class"] for row in rows))
+    drawn = []
+    for begin in range(0, len(names), pictures.TONES):
+        some = names[begin : begin + pictures.TONES]
+        found = [pictures.shapes([row for row in rows if row["class"] == name], types) for name in some]
+        more = f": {', '.join(some)}" if len(names) > pictures.TONES else ""
+        drawn += [(same[0].feature + more, pictures.curve(same, some)) for same in zip(*found, strict=True)]
+    return drawn
 
 
 def _odometer(model: dict[str, Any]) -> dict[str, Any] | None:
@@ -199,7 +207,7 @@ def _score(request: Request, given: Form) -> Response:
         number = found["model_id"]
         columns = look.part(lambda: look.rows("columns", model=number), GRANT)
         levels = _levels(look, found) if columns else {}
-        result = _result(look, found, _typed(given, columns.value or [])) if given else None
+        result = _result(look, found, given, columns.value or []) if given else None
     return page(request, "score", model=found, columns=columns, levels=levels, given=given, result=result)
 
 
@@ -221,15 +229,35 @@ def _typed(given: Form, columns: Rows) -> dict[str, Any]:
     }
 
 
-def _result(look: Look, found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _shown(value: Any, kind: str | None) -> Any:
+    """Write a number as what it stands for in its column: a day, a point in time, true or false.
+
+    >>> _shown("20485", "date"), _shown("0", "bool"), _shown("2.5", "float8"), _shown(None, "date")
+    ('2026-02-01', 'false', '2.5', None)
+    """
+    try:
+        if kind == "bool":
+            return {0.0: "false", 1.0: "true"}[float(value)]
+        when = datetime.fromtimestamp(float(value) * pictures.SECONDS[kind or ""], timezone.utc)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return value
+    return f"{when:%Y-%m-%d}" if kind == "date" else f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def _result(look: Look, found: dict[str, Any], given: Form, columns: Rows) -> dict[str, Any]:
     (source,) = look.rows("source", model=found["model_id"]) or [{"schema": "pg_catalog", "name": found["table_name"]}]
     table = sql.Identifier(source["schema"], source["name"])
-    values = {"name": found["model"], "row": Jsonb(given)}
+    values = {"name": found["model"], "row": Jsonb(_typed(given, columns))}
+    types = {column["feature"]: column["type"] for column in columns}
     asked = (CLASSES if found["loss"] == "classes" else PREDICT).format(source=table)
     answer = look.part(lambda: look.rows(asked, **values), "`mempair grant --reader {role}`")
     explained = look.part(lambda: look.rows(EXPLAIN.format(source=table), **values))
     likeliest = answer.value[0].get("class") if answer.value else None
-    parts = [part for part in explained.value or [] if part["class"] == likeliest]
+    parts = [
+        {**part, "value": _shown(part["value"], types.get((part["feature"] or "").removesuffix(":cyclical")))}
+        for part in explained.value or []
+        if part["class"] == likeliest
+    ]
     drawn = pictures.bars([pictures.Bar(part["contribution"]) for part in parts])
     return {
         "score": answer,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from typing import Any
 
 import psycopg
@@ -11,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome
+from mempair_db.worker.lag import Ages
 
 FIGURES = {
     "gate": "1 when the model predicts",
@@ -44,7 +43,7 @@ class Metrics:
             name: Gauge(f"mempair_{name}", about, ["model"], registry=registry)
             for name, about in (FIGURES | LAG | DRIFT).items()
         }
-        self._looks: dict[str, deque[tuple[float, int]]] = {}  # per model: when, and what was captured by then
+        self._ages = Ages()
         self._server, _ = start_http_server(port, addr=host, registry=registry)
         self.port = self._server.server_port
 
@@ -59,7 +58,7 @@ class Metrics:
     def lag(self, connection: psycopg.Connection[Any]) -> None:
         """Look at what waits."""
         for model, changes, deletions, deletion_age, oldest, captured in connection.execute(query("lag")).fetchall():
-            age = max(self._age(model, oldest, captured), deletion_age)
+            age = max(self._ages.age(model, oldest, captured), deletion_age)
             for name, value in zip(LAG, (changes, age, deletions, deletion_age), strict=True):
                 self._gauges[name].labels(model).set(value)
 
@@ -69,15 +68,6 @@ class Metrics:
             for name, value in zip(DRIFT, figures, strict=True):
                 if value is not None:
                     self._gauges[name].labels(model).set(float(value))
-
-    def _age(self, model: str, oldest: int | None, captured: int) -> float:
-        """Return for how long the change with this number has waited: since the last look that it was not there."""
-        now = time.monotonic()
-        looks = self._looks.setdefault(model, deque())
-        looks.append((now, captured))
-        while len(looks) > 1 and (oldest is None or looks[1][1] < oldest):
-            looks.popleft()
-        return now - looks[0][0]
 
     def close(self) -> None:
         """Stop serving."""

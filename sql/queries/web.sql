@@ -8,9 +8,13 @@ select current_user as role, current_database() as database, current_setting('se
 -- web_models --
 -- Every model with its status, what it was declared as, and the last entry of its ledger.
 select s.*, c.target, c.positive, c.loss, c.features, c.subject, c.key_columns, c.created_at, c.epsilon, c.delta, c.curves,
-       c.source as table_name, last.at as last_change, last.kind as last_kind, clock_timestamp() - s.oldest_pending_deletion as waited
+       c.source as table_name, last.at as last_change, last.kind as last_kind, clock_timestamp() - s.oldest_pending_deletion as waited,
+       p.oldest_change,
+       case when pg_catalog.has_sequence_privilege(q.numbers, 'usage, select') then pg_catalog.pg_sequence_last_value(q.numbers) end as captured
 from mempair.model_status s
 join mempair.model_card c on c.model_id = s.model_id
+cross join lateral mempair.pending(s.model_id) p
+cross join lateral (select pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_seq', s.model_id)) as numbers) q
 left join lateral (
     select o.at, o.kind from mempair.odometer o where o.model_id = s.model_id order by o.seq desc limit 1
 ) as last on true

@@ -63,3 +63,22 @@ def test_a_line_through_one_point_is_drawn_as_a_dot() -> None:
     drawn = draw(Plot("one", "one point", "x", "y", [Series("a", [1.0], [2.0])]))
     assert "<circle" in drawn
     assert "<polyline" not in drawn
+
+
+def test_a_figure_of_one_point_is_a_sentence() -> None:
+    """There is nothing to see in it; a limit beside it makes no second point."""
+    limit = Series("limit", [0.0, 9.0], [2.0, 2.0], tone="limit")
+    html = figure(Plot("one", "It was 2.", "x", "y", [Series("a", [1.0, 1.0], [2.0, 2.0]), limit]))
+    assert "<svg" not in html
+    assert "It was 2." in html
+    assert "<svg" in figure(Plot("two", "It grew.", "x", "y", [Series("a", [1.0, 2.0], [2.0, 3.0]), limit]))
+
+
+def test_days_have_days_as_ticks_and_a_constant_begins_at_zero() -> None:
+    days = [86_400.0 * i for i in (20_000, 20_001)]
+    drawn = draw(Plot("days", "w", "day", "loss", [Series("loss", days, [0.238, 0.238])], times=True))
+    ticks = [text.text for text in ET.fromstring(drawn).iter("text") if text.attrib["class"] == "tick"]
+    assert ticks == ["0", "0.1", "0.2", "0.3", "04 Oct", "05 Oct"]
+    years = [86_400.0 * 365.25 * i for i in (47, 60)]
+    drawn = draw(Plot("years", "w", "since", "added", [Series("shape", years, [-1.0, 1.0])], times=True))
+    assert ">2021<" in drawn

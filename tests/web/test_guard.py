@@ -157,6 +157,7 @@ def test_odd_requests_are_answered(server: Server) -> None:
 
 
 def test_metrics_say_what_waits(server: Server, company: World) -> None:
+    ask(server, "/healthz")  # an answer to count
     text = ask(server, "/metrics")[2]
     assert re.search(r'^mempair_web_pending_deletions\{model="churn"\} 0\.0$', text, re.MULTILINE)
     assert re.search(r'^mempair_web_rows_learned\{model="churn"\} \d+\.0$', text, re.MULTILINE)

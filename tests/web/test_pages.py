@@ -82,6 +82,7 @@ def test_a_deleted_row_disappears_while_one_looks(page: Any, company: World, pic
     company("delete from mempair_demo.customers where id = 99")
     page.get_by_text("1 waiting").first.wait_for()
     asking.get_by_text("not every model has forgotten it yet").wait_for()
+    page.get_by_text(re.compile(r"^lag [1-9]\d* s, 1 change$")).first.wait_for()
     picture(page, "overview-waiting")
     company.work()
     asking.get_by_text("Nothing of “99” is left in any model here").wait_for()
@@ -141,10 +142,11 @@ def test_a_score_is_explained_and_is_the_one_that_sql_gives(
     page.goto(f"{page.url}model/{numbers['churn']}/score")
     page.locator("[name='value age']").fill("30")
     page.locator("[name='value plan']").fill("basic")
+    page.locator("[name='value signed_up']").fill("2024-02-29")
     page.locator("[name='value newsletter']").select_option("false")
     page.get_by_role("button", name="Score this row").click()
     page.locator("#result").wait_for()
-    row = {"age": 30, "plan": "basic", "newsletter": False}
+    row = {"age": 30, "plan": "basic", "newsletter": False, "signed_up": "2024-02-29"}
     wanted = company.one(
         "select mempair.predict('churn', jsonb_populate_record(null::mempair_demo.customers, %s::jsonb))",
         json.dumps(row),
@@ -153,6 +155,8 @@ def test_a_score_is_explained_and_is_the_one_that_sql_gives(
     parts = page.locator("#result tbody tr td:nth-child(3)").all_inner_texts()
     added = sum(float(part.replace("−", "-")) for part in parts)
     assert len(parts) == 6
+    shown = page.locator("#result tbody tr td:nth-child(2)").all_inner_texts()
+    assert shown == ["", "30", "2024-02-29", "missing", "false", "basic"]  # as they were typed
     assert f"{added:.2f}"[:-1] in page.inner_text("#result").replace("−", "-")
     assert page.locator("[name='value plan']").input_value() == "basic"
     picture(page, "score")
@@ -170,7 +174,9 @@ def test_a_model_of_several_classes_is_shown_with_all_of_them(
     row.get_by_role("link", name="flower", exact=True).click()
     assert "one of several classes" in page.inner_text("main")
     assert set(page.locator("td[data-label=Class]").all_inner_texts()) == {"iris", "rose", "<b>tulip</b>"}
-    assert page.get_by_role("heading", name="length, rose").count() == 1
+    length = page.locator("section", has=page.get_by_role("heading", name="length", exact=True)).last
+    assert length.locator(".legend li").all_inner_texts() == ["<b>tulip</b>", "iris", "rose"]
+    assert length.locator("polyline").count() == 3
     picture(page, "classes")
     page.get_by_role("link", name="Quality").click()
     cells = page.locator("table.confusion tbody td").all_inner_texts()
@@ -435,6 +441,35 @@ def test_one_of_many_deletions_that_share_an_entry_is_checked_too(company: World
     checks(document | {"key": "306"}, "not made from the key value")
 
 
+def test_a_forged_retrain_and_a_forged_digest_are_found_out_in_the_browser(
+    company: World, home: Path, checks: Any
+) -> None:
+    """Parts of a receipt beside the deletion's own entry, each signed by an issuer who lies."""
+    company("delete from mempair_demo.customers where id = 350", "select mempair.retrain('churn')")
+    company.work()
+    document = issued(company, home, "churn", "350")
+    deletion = document["deletions"][0]
+    own = {name: deletion[name] for name in ("entry", "proof")}
+    assert (deletion["entry"]["detail"], deletion["retrain"]["entry"]["kind"]) == ("by exact retrain", "retrained")
+    assert deletion["state"]["entry"]["kind"] == "purged"
+    checks(document, "This receipt is genuine.")
+
+    def forged(**parts: Any) -> dict[str, Any]:
+        copy: dict[str, Any] = json.loads(json.dumps(document))
+        copy["deletions"][0].update(parts)
+        return copy
+
+    def other(part: str, **fields: Any) -> dict[str, Any]:
+        return {part: deletion[part] | {"entry": deletion[part]["entry"] | fields}}
+
+    checks(forged(retrain=None), "and no retrain follows it")
+    checks(forged(retrain=own), "is not the retrain that entry")
+    checks(forged(**other("retrain", rows=1)), "not under the signed root")
+    checks(forged(state=own), "has no digest of the state after entry")
+    checks(forged(state=deletion["retrain"]), "has no digest of the state after entry")
+    checks(forged(**other("state", detail=f"sha256 of the state: {'0' * 64}")), "not under the signed root")
+
+
 def test_hostile_names_and_keys_are_only_text(page: Any, numbers: dict[str, int], home: Path) -> None:
     base = page.url
     number = numbers[HOSTILE]
@@ -536,6 +571,22 @@ def test_the_focus_stays_when_a_page_changes_and_nothing_jumps(page: Any, compan
     page.wait_for_function("() => !document.body.innerText.includes('1 waiting')")
     assert page.evaluate("document.activeElement.innerText") == "spend"
     assert page.evaluate("window.jumps") < 0.1  # what browsers call good
+
+
+def test_without_the_stream_the_page_asks_by_itself(browser: Browser, server: Server, company: World) -> None:
+    page = browser.open()
+    page.route("**/live", lambda route: route.abort())
+    page.goto(server.link)
+    page.get_by_text("not live: trying again").wait_for()
+    company("delete from mempair_demo.customers where id = 130")
+    page.get_by_text("1 waiting").first.wait_for()
+    page.get_by_text("looking every 5 s").wait_for()
+    company.work()
+    page.wait_for_function("() => !document.body.innerText.includes('1 waiting')")
+    page.unroute("**/live")
+    page.get_by_text("live", exact=True).wait_for()  # the browser has tried again
+    browser.said[:] = [text for text in browser.said if "ERR_FAILED" not in text]  # which it complained about
+    page.context.close()
 
 
 def test_without_a_script_the_page_reloads_itself(browser: Browser, server: Server, company: World) -> None:

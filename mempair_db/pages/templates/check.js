@@ -207,6 +207,8 @@
       }
       good.push(`Row ${deletion.row}: ledger entry ${entry.seq} says the same, carries the key's tag and is under the signed root.`);
       if (deletion.requested) notes.push(`That row ${deletion.row} was asked for at ${deletion.requested} is what the database said.`);
+      if (deletion.shard) notes.push(deletion.everywhere ? `That every shard had published without row ${deletion.row} at ${deletion.everywhere} is what the database said.`
+        : `Shard ${deletion.shard} has forgotten row ${deletion.row}, another one had NOT published without it yet.`);
     }
     if (receipt.present_again) notes.push(`${receipt.present_again} of these rows were in the model again when the receipt was issued: they are NOT gone.`);
     return { good, notes };
@@ -245,7 +247,7 @@
       if (file && !file.files.length) throw new Wrong("Choose the receipt's file.");
       const receipt = parsed(file ? await file.files[0].text() : fixed.textContent);
       const { good, notes } = await check(receipt, form.elements.public_key.value, form.elements.key_value.value.trim());
-      const says = `${receipt.model} on ${receipt.source}: ${receipt.deletions.length} deletion(s) for ${receipt.key_is} = ${receipt.key}, issued ${receipt.issued}`;
+      const says = `${receipt.model} on ${receipt.source}: ${receipt.deletions.length} deletion${receipt.deletions.length === 1 ? "" : "s"} for ${receipt.key_is} = ${receipt.key}, issued ${receipt.issued}`;
       show("holds", "This receipt is genuine.", [["soft", says], ...good.map(t => ["holds", t]), ...notes.map(t => ["open", t])]);
     } catch (error) {
       const text = error instanceof Wrong ? error.message : error instanceof DOMException && error.name === "NotSupportedError"

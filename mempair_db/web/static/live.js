@@ -34,7 +34,7 @@
         const other = fresh.getElementById(part.id);
         if (other) exchange(part, other);
       });
-      say("live", "good");
+      say(timer ? "looking every 5 s" : "live", "good");
     } catch {
       say("not live: trying again", "wait");
     } finally {
@@ -44,15 +44,16 @@
   }
 
   function poll(on) {
+    if (on && timer) return;  // the browser tries the stream again every two seconds, and says each time that it failed
     clearInterval(timer);
-    if (on) timer = setInterval(renew, 5000);
+    timer = on ? setInterval(renew, 5000) : 0;
   }
 
   if (!document.querySelector("[data-live]")) return;
   const stream = new EventSource("/live");
   stream.addEventListener("changed", renew);
   stream.addEventListener("open", () => { poll(false); say("live", "good"); });
-  stream.addEventListener("error", () => { poll(true); say("not live: trying again", "wait"); });
+  stream.addEventListener("error", () => { if (!timer) say("not live: trying again", "wait"); poll(true); });
   addEventListener("pagehide", () => stream.close());
   addEventListener("pageshow", event => { if (event.persisted) location.reload(); });
 })();
