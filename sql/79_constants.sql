@@ -231,7 +231,7 @@ begin
         exit when step = w;
         w := step;
     end loop;
-    h := greatest(0, least(12, floor(ln(sqrt((squares / n)::float8) / 1024 / (0.25 * sqrt(12::float8))) / ln(2::float8) + 0.5)));
+    h := greatest(0, least(12, floor(ln(sqrt((squares / n)::float8) / 1024 / (sqrt(12::float8) / 16)) / ln(2::float8) + 0.5)));
     if (stored ->> 'h')::integer <> h then
         return 'the grid of the reference weights';
     end if;

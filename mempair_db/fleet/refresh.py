@@ -82,7 +82,6 @@ def refresh_fleet(
     computing: Computing, coordinator: Coordinator, name: str, why: str, salt: int | None = None
 ) -> Refreshed:
     """Choose constants anew and add everything up under them; a shard that restarts meanwhile costs another try."""
-    salt = secrets.randbits(63) if salt is None else salt
     with coordinator.alone(name):
         for attempt in range(TRIES):
             try:
@@ -95,8 +94,10 @@ def refresh_fleet(
     raise AssertionError("unreachable")
 
 
-def _refresh(computing: Computing, coordinator: Coordinator, name: str, why: str, salt: int) -> Refreshed:
+def _refresh(computing: Computing, coordinator: Coordinator, name: str, why: str, salt: int | None) -> Refreshed:
     fleet, model = computing.fleet, coordinator.model(name)
+    if salt is None:  # the rows of the last sample that are left are chosen again
+        salt = secrets.randbits(63) if model.salt is None else model.salt
     drain(fleet.shards, name)
     with ExitStack() as stack:
         holds = [stack.enter_context(held(shard, name)) for shard in fleet.shards]

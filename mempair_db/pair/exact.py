@@ -43,6 +43,7 @@ P_UNIT: Final = 2**14
 C_UNIT: Final = 2**10
 TABLE_STEP: Final = 2**10  # entries per unit of z, for z in [−16, 16]
 TABLE_HALF: Final = 16 * TABLE_STEP
+ROUNDING: Final = 1 / 16  # w0 on its grid of 2^−h moves a score by about so much (EXACT.md, 7)
 FINE: Final = 12  # w of a step towards the reference is a multiple of 2^−12
 STEPS: Final = 15
 BLOCK: Final = 2**14
@@ -275,7 +276,7 @@ def refer(
     """Choose the reference from the reference rows, whatever their order.
 
         w = 0; repeat: w = round(solve(sums(w, R)), 2^−12);  w0 = round(w, 2^−h)
-        2^−h ≈ ¼·√12/rms‖x‖: rounding moves a score by about ¼
+        2^−h ≈ √12/16/rms‖x‖: rounding moves a score by about 1/16
 
     With `labels` y is the place of a row's class among them. With `balance` the classes' weights are chosen so that
     each counts alike. A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares
@@ -335,7 +336,7 @@ def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
 def grid(squares: int, n: int) -> int:
     """h, from the integer Σ‖x_q‖² of the reference rows."""
     rms = np.sqrt(squares / n) / UNIT
-    return int(np.clip(np.floor(np.log2(rms / (0.25 * np.sqrt(12.0))) + 0.5), 0, FINE))
+    return int(np.clip(np.floor(np.log2(rms / (ROUNDING * np.sqrt(12.0))) + 0.5), 0, FINE))
 
 
 def moved(reference: Reference, total: Sums, w: Matrix) -> Vector:

@@ -1,13 +1,14 @@
 """The reference rows of a model: those its constants were chosen from, while they are there as they were.
 
-At a retrain they are a sample of the whole table by key, so that membership depends on a row's own key alone; the first
-ones of a certified model are the rows that waited. When one goes, the constants are chosen again from those that are
+At a retrain they are a sample of the whole table by key, so that membership depends on a row's own key alone, and those
+that are left are chosen again: another sample would move everybody's score (EXACT.md, 7). The first ones of a certified
+model are the rows that waited. When one goes, the constants are chosen again from those that are
 left: other bits, and the table must be read anew.
 """
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -43,12 +44,17 @@ def choose(connection: psycopg.Connection[Any], model: Model) -> Changes | None:
     rows = count[0] if count else 0
     if rows < model.terms["calibration_rows"]:
         return None
-    sample = read(connection, model, secrets.randbits(63), threshold(rows))
+    sample = read(connection, model, salt(model), threshold(rows))
     if len(sample) == 0:
         return None
     store(connection, model, sample)
     point("reference chosen")
     return sample
+
+
+def salt(model: Model) -> int:
+    """Return what the keys are hashed with; nobody who chooses a key can know it."""
+    return int.from_bytes(hashlib.blake2b(b"reference", digest_size=8, key=model.secret).digest(), "little") >> 1
 
 
 def threshold(rows: int) -> int:
