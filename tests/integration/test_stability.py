@@ -16,13 +16,15 @@ def test_a_refresh_keeps_the_reference_rows_that_are_left(world: World, monkeypa
     monkeypatch.setattr(reference, "REFERENCE_ROWS", 400)
     world(SHOP)
     world.fill(1, 3000)
-    world("select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'])")
+    world(
+        "select mempair.create_model('churn', 'shop', target => 'churned', features => array['age', 'plan', 'spend'])"
+    )
     world.work()
     before = reference_rows(world)
     assert 100 < len(before) < 400
     gone = sorted(before)[:20]
     world.execute("delete from shop where id::text = any(%s)", gone)
-    world.fill(3001, 3300)
+    world.fill(3001, 3150)
     world("select mempair.retrain('churn')")
     world.work()
     after = reference_rows(world)
