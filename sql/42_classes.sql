@@ -14,19 +14,24 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     ) as e
 $$;
 
--- What a model serves, with the weights of one of its classes; of a model without several classes, what it serves.
-create or replace function mempair.served_each(model mempair.model)
+-- What a model serves, with the weights of one of its classes; of a model without several classes, what it serves. Or what it
+-- would serve, the `latest`, if no earlier version were held.
+create or replace function mempair.served_each(model mempair.model, latest boolean default false)
 returns table (place integer, class text, together boolean, published mempair.published)
 language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
     each mempair.published_class;
 begin
     select p.* into published from mempair.published p where p.model_id = model.id;
+    if latest and published.held is not null then
+        published := mempair.latest_published(model.id);
+    end if;
     if published.link <> 'classes' then
         place := 1;
         return next;
     end if;
-    for each in select c.* from mempair.published_class c where c.model_id = model.id order by c.place loop
+    for each in select c.* from mempair.published_class c where c.model_id = model.id and not latest
+                union all select c.* from mempair.latest_classes(model.id) c where latest order by place loop
         place := each.place;
         class := each.class;
         together := each.together;

@@ -163,17 +163,28 @@ begin
     if a.source <> b.source then
         raise exception 'models % and % read different tables, % and %', quote_literal(a.name), quote_literal(b.name), a.source, b.source
             using errcode = 'MP001', hint = 'Compare two models of one table.';
-    elsif (a.target, a.positive, a.loss = 'logistic') is distinct from (b.target, b.positive, b.loss = 'logistic') then
+    elsif (a.target, a.positive, a.loss = 'logistic', a.loss = 'classes') is distinct from (b.target, b.positive, b.loss = 'logistic', b.loss = 'classes') then
         raise exception 'models % and % predict different things: % and %', quote_literal(a.name), quote_literal(b.name),
             quote_ident(a.target) || coalesce(' = ' || quote_literal(a.positive), ''),
             quote_ident(b.target) || coalesce(' = ' || quote_literal(b.positive), '')
             using errcode = 'MP001', hint = 'Compare two models of one target.';
-    elsif 'classes' in (a.loss, b.loss) then
-        raise exception 'models % and % tell several classes apart, which cannot be compared row by row', quote_literal(a.name), quote_literal(b.name)
-            using errcode = 'MP106', hint = format('Judge each on the same rows: mempair.evaluate(%L) and mempair.evaluate(%L).', a.name, b.name);
     end if;
     perform mempair.served(a);
     perform mempair.served(b);
+    if a.loss = 'classes' then
+        return query execute format($query$
+            select count(s.a) filter (where s.b is not null), count(*) filter (where s.a is null or s.b is null),
+                   avg(-ln(greatest(coalesce(s.own_a, 0), 1e-15))) filter (where s.a is not null and s.b is not null),
+                   avg(-ln(greatest(coalesce(s.own_b, 0), 1e-15))) filter (where s.a is not null and s.b is not null),
+                   null::float8, null::float8, avg((s.a <> s.b)::integer::float8)
+            from (
+                select first.class as a, first.own as own_a, second.class as b, second.own as own_b
+                from %1$s mempair_row, lateral (%2$s) as first, lateral (%3$s) as second
+                where first.label is not null and %4$s
+            ) as s
+            $query$, a.source, mempair.judged_row(a), mempair.judged_row(b), coalesce('(' || condition || E'\n)', 'true'));
+        return;
+    end if;
     return query execute format($query$
         with scored as (
             select t.y, t.y > 0 as yes, t.a, t.b, greatest(least(t.a, 1 - 1e-15), 1e-15) as inner_a, greatest(least(t.b, 1 - 1e-15), 1e-15) as inner_b,
@@ -188,6 +199,23 @@ begin
         from scored s where s.a + s.b is not null
         $query$, a.id, a.name, b.name, a.source, coalesce('(' || condition || E'\n)', 'true'), mempair.compared_figures(a.loss = 'logistic'));
 end $$;
+
+-- Of several classes: a row's own class, the likeliest, and how probable its own is; NULLs where the row cannot be predicted.
+create or replace function mempair.judged_row(model mempair.model) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $figures$
+    select format($$
+        select e.label, p.class, p.own
+        from (select (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label, (mempair.x_%1$s(mempair_row.*))[1:%2$s] as x,
+                     (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c offset 0) as e
+        cross join lateral (
+            select (array_agg(s.class order by s.probability desc, s.class))[1] as class,
+                   max(s.probability) filter (where s.class = e.label) as own
+            from mempair.probabilities(%1$s, e.x, e.c) s
+            where not %4$L::boolean or (array_position(e.c, null) is null
+                  and not exists (select from unnest(e.x) as u(value) where (u.value < 'NaN') is not true))
+        ) as p
+    $$, model.id, cardinality(model.numeric_features), cardinality(model.text_features), model.on_null = 'skip')
+$figures$;
 
 create or replace function mempair.compared_figures(classifies boolean) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $figures$

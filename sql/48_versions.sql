@@ -17,6 +17,7 @@ begin
     end if;
     execute format('insert into %s (version, epoch, samples, served)
                     select p.version, p.epoch, p.samples, to_jsonb(p) - array[''held'', ''versions'', ''versions_at'']
+                           || jsonb_build_object(''classes'', (select jsonb_agg(c) from mempair.published_class c where c.model_id = p.model_id))
                     from mempair.published p where p.model_id = $1 and p.ready on conflict (version) do nothing', versions) using model_id;
     execute format('delete from %1$s v where v.version not in (select w.version from %1$s w order by w.version desc limit 20)
                     and v.version is distinct from (select p.held from mempair.published p where p.model_id = $1)', versions)
@@ -48,6 +49,9 @@ begin
     into strict served
     using version, jsonb_build_object('held', case when hold then version end, 'versions', old.versions, 'versions_at', old.versions_at);
     insert into mempair.published select served.*;
+    execute format('insert into mempair.published_class
+                    select c.* from mempair.version_%s v, jsonb_populate_recordset(null::mempair.published_class, nullif(v.served -> ''classes'', ''null'')) c
+                    where v.version = $1', model_id) using version;
 end $$;
 
 -- What a worker has just published is kept, and what is held is served again.
@@ -71,6 +75,18 @@ begin
         into strict latest using latest;
     end if;
     return latest;
+end $$;
+
+-- The same of several classes, what each of them has.
+create or replace function mempair.latest_classes(model_id integer) returns setof mempair.published_class
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from mempair.published p where p.model_id = latest_classes.model_id and p.held is not null) then
+        return query execute format('select c.* from (select v.served from mempair.version_%s v order by v.version desc limit 1) as v,
+            jsonb_populate_recordset(null::mempair.published_class, nullif(v.served -> ''classes'', ''null'')) c', model_id);
+    else
+        return query select c.* from mempair.published_class c where c.model_id = latest_classes.model_id;
+    end if;
 end $$;
 
 -- The versions that can be published.
@@ -109,10 +125,6 @@ declare
     kept bigint[];
     held bigint;
 begin
-    if model.loss = 'classes' then
-        raise exception 'model % tells several classes apart, and earlier versions of it cannot be published', quote_literal(model.name)
-            using errcode = 'MP003', hint = 'Make a second model, and judge both by mempair.evaluate.';
-    end if;
     perform from mempair.state s where s.model_id = model.id for update;  -- no worker publishes meanwhile
     held := (select p.held from mempair.published p where p.model_id = model.id);
     if publish.version is null and held is null then

@@ -476,9 +476,7 @@ begin
         case when wrongs = 0 then format('the %s sums are those of the %s rows, bit for bit', cardinality(computed), computed[1])
              else format('%s sums differ from those of the rows (stored less computed): %s', wrongs, wrong) end;
     select mempair.residual(model, mempair.served_sums(model.id), array_agg(w.value order by s.place, w.place)) into worst
-    from mempair.served_each(model) s,
-         unnest(mempair.served_weights(model, case when s.class is null then mempair.latest_published(model.id) else s.published end))
-         with ordinality w(value, place);
+    from mempair.served_each(model, latest => true) s, unnest(mempair.served_weights(model, s.published)) with ordinality w(value, place);
     return query select 'served', worst < 1e-9,
         format('what is served solves the equation of the sums; the worst line is off by %s of its size', worst::numeric(40, 20)::float8);
     select string_agg(format('%s: %s', r.rows, r.finding), '; ') into missed from mempair.reconcile(model.name, false) r;

@@ -9,7 +9,7 @@ select m.id, m.name, n.nspname as source_schema, c.relname as source_table, m.ke
        m.text_features, m.target, m.positive, m.loss, m.epsilon, m.delta, m.gamma, m.lambda as chosen_lambda, m.m, m.tau, m.kappa, m.clip,
        m.calibration_rows, m.unlearner, m.on_null, m.on_exhausted, m.constants::text as constants, m.promise::text as promise,
        (pg_catalog.to_jsonb(mempair.latest_published(m.id)) || pg_catalog.jsonb_build_object('classes', (
-           select pg_catalog.jsonb_agg(k order by k.place) from mempair.published_class k where k.model_id = m.id)))::text as published,
+           select pg_catalog.jsonb_agg(k order by k.place) from mempair.latest_classes(m.id) k)))::text as published,
        s.sums, s.digest_salt, s.reference_rows, f.shard,
        case when f.shard is not null then mempair.served_sums(m.id) end as served_sums, mempair.status_of(m.*) as status,
        coalesce(m.failure, m.retrain_requested, m.reason) as reason,

@@ -12,7 +12,7 @@ where p.model_id = %(model)s
 
 -- verify_classes --
 select c.class, c.together, c.intercept, c.weights, c.missing_weights, c.knot_weights, c.level_weights
-from mempair.published_class c where c.model_id = %(model)s order by c.place
+from mempair.latest_classes(%(model)s::integer) c order by c.place
 
 -- each_learned --
 select l.keys, l.prints from mempair.learned_keys l where l.model_id = %(model)s

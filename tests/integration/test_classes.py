@@ -184,3 +184,56 @@ def test_rows_that_are_skipped_are_counted_where_classes_are_judged(world: World
     world.work()
     skipped = world.one("select count(*) from flowers where length is null or soil is null")
     assert world.one("select rows, unpredicted from mempair.evaluate('kind')") == (600 - skipped, skipped)
+
+
+PROBABILITIES = """
+select array_agg(p.probability order by f.id, p.class)
+from flowers f, mempair_predict_proba('kind', f) p where f.id <= 50
+"""
+
+
+def test_an_earlier_version_of_several_classes_is_held_until_a_row_goes(flowers: World) -> None:
+    first, before = flowers.one("select mempair.keep_version('kind')"), flowers.one(PROBABILITIES)
+    # Given a class that came later
+    flowers("insert into flowers select 1000 + i, 9, 9, 'clay', 'cactus' from generate_series(1, 40) i")
+    flowers.work()
+    newest = flowers.one(PROBABILITIES)
+    # When the first version is published, it serves, without the new class, whatever is learned
+    flowers.one("select mempair.publish('kind', %s)", first)
+    assert flowers.one(PROBABILITIES) == before
+    assert classes(flowers) == ["iris", "rose", "tulip"]
+    flowers("insert into flowers values (2000, 9, 9, 'clay', 'cactus')")
+    flowers.work()
+    assert flowers.one(PROBABILITIES) == before
+    verified(flowers)
+    # And the newest comes back when it is asked for
+    flowers.one("select mempair.publish('kind')")
+    assert classes(flowers) == ["cactus", "iris", "rose", "tulip"]
+    assert len(flowers.one(PROBABILITIES)) == len(newest)
+    # And when a row goes, at once, and nothing older can be had
+    flowers.one("select mempair.publish('kind', %s)", first)
+    flowers("delete from flowers where id = 7")
+    flowers.work()
+    assert classes(flowers) == ["cactus", "iris", "rose", "tulip"]
+    verified(flowers)
+    with pytest.raises(psycopg.Error, match="must not bring them back"):
+        flowers.sql.execute("select mempair.publish('kind', %s)", [first])
+
+
+def test_two_models_of_several_classes_are_compared_on_the_same_rows(flowers: World) -> None:
+    flowers(
+        "alter table flowers add column noise integer",
+        "update flowers set noise = id * 7919 % 101 where id % 5 > 0",
+        """select mempair.create_model('narrow', 'flowers', target => 'kind', features => 'noise', gamma => 10,
+                                       on_null => 'skip')""",
+    )
+    flowers.work()
+    rows, unpredicted, first, second, *_, disagreement = flowers.one("select * from mempair.compare('kind', 'narrow')")
+    whole = flowers.one("select count(*) from flowers where noise is not null")
+    assert (rows, unpredicted) == (whole, 600 - whole)
+    log_loss = "select log_loss from mempair.evaluate(%s, 'noise is not null')"
+    each = [flowers.one(log_loss, name) for name in ("kind", "narrow")]
+    assert [first, second] == pytest.approx(each, rel=1e-12)
+    differ = "(mempair_predict_class('kind', f) <> mempair_predict_class('narrow', f))::integer::float8"
+    assert disagreement == flowers.one(f"select avg({differ}) from flowers f where noise is not null")
+    assert 0 < disagreement < 1

@@ -121,8 +121,6 @@ HEIR = (
     "create table parent (id integer primary key, age integer, churned boolean); create table heir () inherits (parent)"
 )
 TWO = LEARNED + "; select mempair.create_model('r', 'people', target => 'age', features => 'plan')"
-KINDS = """select mempair.create_model('c', 'people', target => 'status', features => 'age');
-select mempair.create_model('d', 'people', target => 'status', features => 'age, plan')"""
 MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "a misspelt target": ("", {"target": "'churn'"}, "no column 'churn'", "Did you mean 'churned'?"),
     "no features": ("", {"features": "''"}, "features is empty", "Name at least one column"),
@@ -353,18 +351,6 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "at least 0",
     ),
     "a setting nobody knows": ("", "select mempair.configure('dedline', '1')", "no setting 'dedline'", "and deadline"),
-    "an older version of several classes": (
-        KINDS,
-        "select mempair.publish('c', 1)",
-        "'c' tells several classes apart, and earlier versions",
-        "mempair.evaluate",
-    ),
-    "a comparison of several classes": (
-        KINDS,
-        "select * from mempair.compare('c', 'd')",
-        "'c' and 'd' tell several classes apart",
-        "mempair.evaluate('c') and mempair.evaluate('d')",
-    ),
 }
 
 
