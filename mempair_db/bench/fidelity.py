@@ -155,7 +155,7 @@ def _reach(s: Stream) -> float:
     k = s.epoch.constants
     if k.mode == PAPER:
         return k.G / (k.lam * len(s))  # α_T = 1/T
-    return bounds.sensitivity(k.G, k.lam, len(s), k.t0, s.parameters.unlearner)
+    return bounds.sensitivity(k.G, k.lam, len(s), k.t0, s.parameters.unlearner, s.epoch.d)
 
 
 def _summary(ratios: list[float]) -> dict[str, float]:

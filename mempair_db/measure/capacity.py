@@ -161,7 +161,7 @@ def unlearn(stream: Stream, learned: State, X: Vector, y: Vector, sigma: float) 
 def noise_scale(stream: Stream, clock: int, m: int) -> float:
     """σ of a deletion at this clock that spends ρ_tot/m."""
     k = stream.epoch.constants
-    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, stream.parameters.unlearner)
+    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, stream.parameters.unlearner, stream.epoch.d)
     return odometer.sigma(reach, max(1, stream.epoch.cap // m))
 
 

@@ -56,7 +56,7 @@ def measure(model: Offline, *, lives: int = LIVES, bars: Bars = silent) -> Carri
     if after is None or after.epoch is None or not charged:
         return None
     k, d = after.epoch.constants, after.epoch.d
-    reach = [bounds.sensitivity(k.G, k.lam, clock, k.t0, after.parameters.unlearner) for clock, _ in charged]
+    reach = [bounds.sensitivity(k.G, k.lam, clock, k.t0, after.parameters.unlearner, d) for clock, _ in charged]
     grids = np.array(noise.grids(reach, [clock for clock, _ in charged], [rho for _, rho in charged], d, k.t0)[0])
     found = after.arrays.anchor
     anchors = _lives(model, [clock for clock, _ in charged], grids, max(lives, 3 * d + 20), bars)

@@ -172,7 +172,7 @@ def _measure(live: CertifiedPair, main: State, forks: list[Fork]) -> LeaveOneOut
     epoch = live.epoch
     assert epoch is not None  # noqa: S101
     k, clock = epoch.constants, int(main.tally["clock"][0])
-    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, live.parameters.unlearner)
+    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, live.parameters.unlearner, epoch.d)
     loose = bounds.theta_stability(k.G, k.lam, clock, k.t0, k.kappa)
     delete, quiet = np.array([events.DELETE], np.int16), np.zeros((1, epoch.d))
     left = []

@@ -113,7 +113,7 @@ def _delete(past: Stream, pair: CertifiedPair, deletions: int, seed: int) -> Non
     rows = np.flatnonzero(past.ops == events.INSERT)
     chosen = np.random.default_rng(seed).choice(rows, min(deletions, len(rows)), replace=False)
     k, clock = past.epoch.constants, len(past)
-    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, past.parameters.unlearner)
+    reach = bounds.sensitivity(k.G, k.lam, clock, k.t0, past.parameters.unlearner, past.epoch.d)
     drawn = noise.of_scale(odometer.sigma(reach, max(1, past.epoch.cap // deletions)), len(chosen), past.epoch.d)
     ops = np.full(len(chosen), events.DELETE, np.int16)
     events.apply(pair.arrays, k, ops, past.X[chosen], past.y[chosen], *drawn)

@@ -139,7 +139,7 @@ def distance_bounds(model: Offline, live: CertifiedPair, *, after: int = 0) -> t
     if not spent:
         return 0.0, 0.0
     scale = [(clock + k.t0) / (model.clock + k.t0) for clock, _ in spent]
-    reach = [bounds.sensitivity(k.G, k.lam, clock, k.t0, unlearner) for clock, _ in spent]
+    reach = [bounds.sensitivity(k.G, k.lam, clock, k.t0, unlearner, live.epoch.d) for clock, _ in spent]
     clocks, units = [clock for clock, _ in spent], [rho for _, rho in spent]
     sigma = noise.STEPS * np.array(noise.grids(reach, clocks, units, live.epoch.d, k.t0)[0])
     falling = np.array(scale) * sigma

@@ -1,6 +1,7 @@
 """What every column of schema mempair can say of a row that was deleted from a certified model.
 
     noised      a function of the noised anchor, the epoch's constants and public figures: covered by Theorem B
+    gate        whether predictions were open before the deletion, which the ledger has too (theory 3.4)
     counted     counts that begin at noise, by which a row is hidden for good (pair/progressive.py)
     public      counters, positions, budgets and what was declared: they depend on the number of events, not on the rows
     time        when something happened
@@ -18,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 NOISED, PUBLIC, TIME, RANDOM, CONSTANTS, KEY, ROWS = "noised", "public", "time", "random", "constants", "key", "rows"
-COUNTED = "counted"
+COUNTED, GATE = "counted", "gate"
 
 _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "state": {
@@ -31,7 +32,8 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     },
     "curvature": {NOISED: "v r", PUBLIC: "model_id slot"},
     "published": {
-        NOISED: "weights intercept level_weights missing_weights knot_weights ready needed",
+        NOISED: "weights intercept level_weights missing_weights knot_weights needed",
+        GATE: "ready",
         PUBLIC: "model_id version epoch link samples held versions",
         CONSTANTS: "centers scales levels places knots radius shift",
         TIME: "published_at versions_at",

@@ -139,6 +139,6 @@ def between(name: str, parameters: Parameters, x: Vector, y: Vector, row: int, *
     ops[row] = events.TICK
     events.apply(ideal, k, ops, x, y, np.empty((0, x.shape[1])))
     rho = odometer.to_units(odometer.rho_of(parameters.epsilon, parameters.delta))
-    reach = bounds.sensitivity(k.G, k.lam, len(x), k.t0, parameters.unlearner)
+    reach = bounds.sensitivity(k.G, k.lam, len(x), k.t0, parameters.unlearner, x.shape[1])
     scale = noise.sigma(k.G / k.lam if k.mode == PAPER else reach, rho, x.shape[1])
     return Worlds(name, k, learned, ideal, x[row], float(y[row]), rho, scale, flaw)

@@ -18,7 +18,10 @@ from .odometer import ROUNDING, UNITS
 Unlearner: TypeAlias = Literal["symmetric", "passive"]
 
 WIDE: Final = 1_024
-"""Coordinates that the bound on rounding allows for."""
+"""Coordinates that the bound on rounding allows for, at least."""
+
+LONGEST: Final = 2.0
+"""How long an anchor can be, in G/λ: rows take it no further than 1, and `step.delete` keeps noise from it."""
 
 
 # ---- As printed in the paper; nothing is enforced by these. ----
@@ -154,17 +157,17 @@ def theta_stability(G: float, lam: float, clock: int, t0: float, kappa: float) -
     return (1.0 + 2.0 * kappa) * stability(G, lam, clock, t0)
 
 
-def rounding(clock: int, t0: float) -> float:
+def rounding(clock: int, t0: float, d: int = WIDE) -> float:
     """Return how far doubles can take two anchors apart beyond Theorem A, as a share of its bound (theory 3.7).
 
     >>> rounding(10_000, 25.0) < 1e-6 < rounding(1_000_000, 25.0) < 3e-4
     True
     """
     s = clock + t0
-    return 2.0**-52 * s * (s + 23.0 + 2.1 * WIDE * t0)
+    return LONGEST * 2.0**-53 * s * (s + 23.0 + 2.1 * max(d, WIDE) * t0)
 
 
-def sensitivity(G: float, lam: float, clock: int, t0: float, unlearner: Unlearner) -> float:
+def sensitivity(G: float, lam: float, clock: int, t0: float, unlearner: Unlearner, d: int = WIDE) -> float:
     """S = 2G/(λ(T + t0)), influence and negative step (Theorem B); passive takes no step: S = G/(λ(T + t0)).
 
     Long streams pay for rounding as well, beyond the `odometer.ROUNDING` that every sigma has.
@@ -172,7 +175,8 @@ def sensitivity(G: float, lam: float, clock: int, t0: float, unlearner: Unlearne
     >>> sensitivity(1.0, 0.01, 75, 25.0, "symmetric"), sensitivity(1.0, 0.01, 75, 25.0, "passive")
     (2.0, 1.0)
     """
-    return _displacements(unlearner) * stability(G, lam, clock, t0) * max(1.0, 1.0 + rounding(clock, t0) - ROUNDING)
+    rounded = max(1.0, 1.0 + rounding(clock, t0, d) - ROUNDING)
+    return _displacements(unlearner) * stability(G, lam, clock, t0) * rounded
 
 
 def comparator_norm(mean_zero_loss: float, lam: float) -> float:
@@ -217,7 +221,7 @@ def noise_regret(G: float, lam: float, clock: int, t0: float, d: int, rho: float
     >>> noise_regret(1.0, 0.01, 75, 25.0, d=10, rho=0.5, unlearner="symmetric")
     20.0
     """
-    variance = sensitivity(G, lam, clock, t0, unlearner) ** 2 / (2.0 * rho)
+    variance = sensitivity(G, lam, clock, t0, unlearner, d) ** 2 / (2.0 * rho)
     return lam * (clock + t0) / 2.0 * variance * d
 
 
@@ -245,7 +249,7 @@ def noise_loss(
     >>> noise_loss(1.0, 0.25, 0.01, 75, 25.0, d=25, rho=0.5, unlearner="symmetric")
     1.0
     """
-    variance = sensitivity(G, lam, clock, t0, unlearner) ** 2 / (2.0 * rho)
+    variance = sensitivity(G, lam, clock, t0, unlearner, d) ** 2 / (2.0 * rho)
     return 0.5 * variance * (M + lam * d)
 
 
@@ -265,7 +269,7 @@ def capacity(
     >>> [round(capacity(n, d, 1.0, 0.25, 0.01, 0.1, 0.028, "symmetric"), 1) for n, d in ((29_304, 109), (19_800, 4))]
     [13.4, 19.5]
     """
-    return 2.0 / sensitivity(G, lam, clock, M / lam, unlearner) * math.sqrt(gamma * rho_tot / (M + lam * d))
+    return 2.0 / sensitivity(G, lam, clock, M / lam, unlearner, d) * math.sqrt(gamma * rho_tot / (M + lam * d))
 
 
 def regret_capacity(

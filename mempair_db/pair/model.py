@@ -351,7 +351,7 @@ class CertifiedPair(MemoryPair):
         k = epoch.constants
         if k.mode == PAPER:
             return k.G / k.lam
-        return bounds.sensitivity(k.G, k.lam, clock, k.t0, self.parameters.unlearner)
+        return bounds.sensitivity(k.G, k.lam, clock, k.t0, self.parameters.unlearner, epoch.d)
 
     def _noise_loss(self, clock: int, units: int) -> float:
         epoch, _ = self._started()

@@ -11,6 +11,7 @@ Delete at clock T (theory 3.4):
 
     g = ℓ'(aᵀx, y)·x;  d = −H·g, ‖d‖ ≤ ‖g‖/λ;  a ← a − α_T·d      the symmetric negative step
     a ← g·(round(a/g) + n)                                         whole steps n of the grid g, drawn by the caller
+    if ‖a‖ > 2G/λ: a is shortened to that, in whole steps          noise alone can take it there (theory 3.7)
     θ ← a;  window emptied;  sums of the past replaced by bounds   nothing is left that saw the row but a
 
 A tick without data (a gap left by a deleted row in a replay) is the ridge alone: a ← a − η_t·λ·a, and θ likewise.
@@ -30,6 +31,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from .bounds import LONGEST
 from .compiled import compiled, inlined, uncounted
 from .curvature import DENSE, assign, direction, dot, empty_window, fill, invert, observe, scale
 from .losses import derivative, largest_at_zero, value
@@ -147,10 +149,21 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, grid:
             a[j] = grid * (min(max(np.rint(a[j] / grid), -CUT), CUT) + noise[j])
         else:
             a[j] += noise[j]
+    if grid > 0.0:
+        keep_near(a, LONGEST * k.G / k.lam, grid)
     assign(state.theta, a)
     empty_window(state)
     tally.deletions += 1
     forget_sums(state, k, noise, grid)
+
+
+@inlined
+def keep_near(a: Vector, longest: float, grid: float) -> None:
+    """Shorten the anchor to this length, in whole steps of the grid. It knows what the noise has left and no more."""
+    length = math.sqrt(dot(a, a))
+    if length > longest:
+        for j in range(a.shape[0]):
+            a[j] = grid * np.trunc(a[j] * (longest / length) / grid)
 
 
 @inlined
@@ -161,7 +174,7 @@ def forget_sums(state: State, k: Constants, noise: Vector, grid: float) -> None:
 
         ½Ση_t‖∇f_t(a_t)‖² ≤ (G + λR)²/(2λ)·ln(s/s')          Σ f_t(θ_t) − f_t(a_t) ≤ (G + λR + κG)·κG/λ·ln(s/s')
         (λs/2)‖a_T‖² ≤ (λs'/2)R'² + Σ f_t(0) + the first of these          Theorem C with w = 0; also ‖a_T‖ ≤ R
-        ‖δ‖ ≤ G/(λs) + σ(√d + √(2 ln 1e9)) + rounding                      for the jump δ
+        ‖δ‖ ≤ G/(λs) + σ(√d + √(2 ln 1e9)) + rounding                      for the jump δ; shortening makes it no longer
 
     What stays depends on the constants and the clock alone, whatever the rows were and the noise is.
     """
@@ -172,13 +185,13 @@ def forget_sums(state: State, k: Constants, noise: Vector, grid: float) -> None:
     steps = 0.5 * slope * slope * passed
     energy = 0.5 * k.lam * before * tally.reach * tally.reach + (tally.rows - tally.forgot_rows) * worst + steps
     norm = min(longest, math.sqrt(2.0 * energy / (k.lam * now)))
-    jump = grid * (STEPS * (size + SURE) + APART * size) if grid > 0.0 else math.sqrt(dot(noise, noise))
+    jump = grid * (STEPS * (size + SURE) + (1.0 + APART) * size) if grid > 0.0 else math.sqrt(dot(noise, noise))
     if k.symmetric:
         jump += k.G / (k.lam * now)
     tally.past += steps + (slope + k.kappa * k.G) * k.kappa * k.G * passed
     tally.jump_const += k.lam * now * (norm * jump + 0.5 * jump * jump)
     tally.jump_slope += k.lam * now * jump
-    tally.reach = norm + jump
+    tally.reach = norm + jump if grid == 0.0 else min(norm + jump, LONGEST * k.G / k.lam)
     tally.zero_loss = tally.rows * worst
     tally.loss = 0.0
     tally.anchor_sum = 0.0

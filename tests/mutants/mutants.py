@@ -146,8 +146,8 @@ MUTANTS: Final = (
     Mutant(
         "the noise of a passive deletion for everyone",
         PAIR + "model.py",
-        "return bounds.sensitivity(k.G, k.lam, clock, k.t0, self.parameters.unlearner)",
-        'return bounds.sensitivity(k.G, k.lam, clock, k.t0, "passive")',
+        "return bounds.sensitivity(k.G, k.lam, clock, k.t0, self.parameters.unlearner, epoch.d)",
+        'return bounds.sensitivity(k.G, k.lam, clock, k.t0, "passive", epoch.d)',
         MODEL,
     ),
     Mutant(
@@ -266,16 +266,30 @@ MUTANTS: Final = (
     Mutant(
         "the reach is the anchor's own",
         PAIR + "step.py",
-        "tally.reach = norm + jump",
+        "tally.reach = norm + jump if grid == 0.0 else min(norm + jump, LONGEST * k.G / k.lam)",
         "tally.reach = math.sqrt(dot(state.anchor, state.anchor))",
         FORGETTING,
     ),
     Mutant(
         "jumps are bounded by less than they can be",
         PAIR + "step.py",
-        "jump = grid * (STEPS * (size + SURE) + APART * size)",
+        "jump = grid * (STEPS * (size + SURE) + (1.0 + APART) * size)",
         "jump = grid * (STEPS * size)",
         STEP,
+    ),
+    Mutant(
+        "noise takes the anchor anywhere",
+        PAIR + "step.py",
+        "keep_near(a, LONGEST * k.G / k.lam, grid)",
+        "pass",
+        KNOWN,
+    ),
+    Mutant(
+        "wide sums are rounded for nothing",
+        PAIR + "bounds.py",
+        "2.1 * max(d, WIDE) * t0",
+        "2.1 * WIDE * t0",
+        BOUNDS,
     ),
     Mutant(
         "the negative step is not shortened",

@@ -390,3 +390,10 @@ def test_long_streams_pay_for_rounding_and_short_ones_no_more_than_before() -> N
         assert bounds.sensitivity(1.0, 0.01, clock, 25.0, "symmetric") == plain
     million = bounds.sensitivity(1.0, 0.01, 10**6, 25.0, "passive") / bounds.stability(1.0, 0.01, 10**6, 25.0)
     assert 1.0 + bounds.rounding(10**6, 25.0) <= million * (1.0 + ROUNDING) < 1.001
+
+
+def test_models_wider_than_a_matrix_pay_for_the_rounding_of_longer_sums() -> None:
+    narrow, wide = (bounds.sensitivity(1.0, 0.01, 20_000, 25.0, "passive", d) for d in (1_024, 20_000))
+    assert bounds.sensitivity(1.0, 0.01, 20_000, 25.0, "passive", 3) == narrow
+    assert wide == pytest.approx(narrow * (1 + 2 * 2**-53 * 20_000 * 2.1 * 20_000 * 25), rel=1e-6)
+    assert wide > narrow * (1 + 1e-6)

@@ -157,15 +157,36 @@ def test_a_split_that_follows_the_clock_is_asked_at_the_clock_of_each_deletion(k
 
 
 def test_a_jump_is_bounded_by_what_noise_of_this_size_can_be() -> None:
-    # J = g·(2²⁴·(√d + √(2 ln 1e9)) + 1.25·√d), and nothing of the noise that really fell.
+    # J = g·(2²⁴·(√d + √(2 ln 1e9)) + 2.25·√d), and nothing of the noise that really fell.
     k, d, grid = constants_for(Parameters(unlearner="passive"), 0.05), 4, 1e-8
     state = empty(d, tau=3)
     events.learn(state, k, np.full((10, d), 0.5), np.ones(10))
     events.apply(
         state, k, np.array([events.DELETE], np.int16), np.zeros((1, d)), np.ones(1), np.ones((1, d)), np.array([grid])
     )
-    jump = grid * (2**24 * (2 + math.sqrt(2 * math.log(1e9))) + 1.25 * 2)
+    jump = grid * (2**24 * (2 + math.sqrt(2 * math.log(1e9))) + 2.25 * 2)
     assert state.tally["jump_slope"][0] == pytest.approx(0.05 * (10 + 5) * jump, rel=1e-12)
+
+
+@pytest.mark.parametrize("unlearner", UNLEARNERS)
+def test_no_noise_takes_the_anchor_further_than_the_bound_on_rounding_allows_for(unlearner: Unlearner) -> None:
+    # Given noise of a size that nobody draws, when it falls,
+    k, d, grid = constants_for(Parameters(unlearner=unlearner), 0.05), 4, 1e-5
+    state = empty(d, tau=3)
+    events.learn(state, k, np.full((10, d), 0.5), np.ones(10))
+    steps, most = np.array([[3.0, -1.0, 2.0, 0.0]]) * 2**24, 2.0 / 0.05
+    assert grid * np.linalg.norm(steps) > 10 * most
+    delete = np.array([events.DELETE], np.int16)
+    events.apply(state, k, delete, np.full((1, d), 0.5), np.ones(1), steps, np.array([grid]))
+    # then the anchor is no longer than 2G/λ, in its direction and in whole steps of the grid; and so for good, since
+    assert most * (1 - 1e-5) < np.linalg.norm(state.anchor) <= most
+    assert state.anchor / most == pytest.approx(steps[0] / np.linalg.norm(steps), abs=0.01)
+    assert np.array_equal(state.anchor, grid * np.rint(state.anchor / grid))
+    assert np.array_equal(state.theta, state.anchor)
+    assert state.tally["reach"][0] == most
+    # no row takes it further.
+    events.learn(state, k, np.full((50, d), -0.5), np.ones(50))
+    assert np.linalg.norm(state.anchor) <= most
 
 
 def test_a_budget_too_small_for_a_grid_is_served_by_a_retrain() -> None:
