@@ -195,6 +195,7 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     select jsonb_build_array(
         'this ledger entry, for good, without the key: only the salt of this receipt links the two',
         'this receipt in the database, until it is consumed or expires',
+        'of an exact model, for about 90 days: how many later rows were predicted how well while the record was in it, as counts under noise',
         'until their space is vacuumed and used again: dead versions of the row in the source table, and of mempair''s own rows '
         '(state, published weights, learned keys, receipts)',
         'until they are recycled or expire: write-ahead log, archives, backups, replicas',

@@ -179,7 +179,7 @@ declare
     marked integer := 0;
 begin
     for model in
-        select m.id from mempair.model m
+        select m.id, m.calibration_rows from mempair.model m
         where (m.failure is null or m.constants is not null) and not exists (select from pg_class c where c.oid = m.source)
     loop
         perform from mempair.state s where s.model_id = model.id for update;
@@ -189,18 +189,21 @@ begin
         select coalesce(sum(g.rows), 0) into erased from gone g;
         delete from mempair.curvature c where c.model_id = model.id;
         delete from mempair.reference_row r where r.model_id = model.id;
+        delete from mempair.published_class c where c.model_id = model.id;
+        delete from mempair.loss_count l where l.model_id = model.id;
+        perform mempair.erase_versions(model.id);
         update mempair.state s
         set version = s.version + 1, epoch = s.epoch + 1, clock = 0, rows_learned = 0, anchor = null, theta = null,
             tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null,
-            rows_refreshed = null, reference_rows = null
+            uncertainty = null, rows_refreshed = null, reference_rows = null, others_refreshed = null
         where s.model_id = model.id;
         update mempair.published p
         set version = p.version + 1, epoch = p.epoch + 1, weights = null, centers = null, intercept = null, levels = null,
             level_weights = null, scales = null, missing_weights = null, knots = null, knot_weights = null, places = null,
-            radius = null, shift = null, ready = false, samples = 0, published_at = clock_timestamp()
+            radius = null, shift = null, ready = false, samples = 0, needed = model.calibration_rows, published_at = clock_timestamp()
         where p.model_id = model.id;
         update mempair.model m
-        set phase = 'calibrating', constants = null, promise = null, epoch = m.epoch + 1, retrain_requested = null,
+        set phase = 'calibrating', reason = null, constants = null, promise = null, epoch = m.epoch + 1, retrain_requested = null,
             failure = format('its table was dropped; remove what is left: select mempair.drop_model(%L);', m.name)
         where m.id = model.id;
         perform mempair.append_entry(model.id, 'epoch', erased, 'the table was dropped');

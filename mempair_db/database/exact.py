@@ -33,7 +33,7 @@ class Exact:
         self.rows_refreshed = 0
         self.reference_rows = 0  # how many there were
         self.references_left = 0
-        self.others_refreshed = 0  # rows of a class without a place, at the last refresh
+        self.others_refreshed = 0  # rows of a class without a place, at the last refresh, rounded
         self.new_constants = True
         self.halted = False  # a deletion waits for a refresh, and the old model must not be served meanwhile
 
@@ -78,7 +78,7 @@ class Exact:
         """Take new constants, and the sums of all rows under them."""
         self.reference, self.sums, self.new_constants, self.halted = reference, sums, True, False
         self.rows_refreshed, self.reference_rows, self.references_left = sums.n, reference_rows, reference_rows
-        self.others_refreshed = sums.fourth if reference.labels else 0
+        self.others_refreshed = rules.rounded(sums.fourth) if reference.labels else 0
 
     def empty(self) -> None:
         """Forget all rows, and keep the constants."""

@@ -258,6 +258,7 @@ def save(connection: psycopg.Connection[Any], model: Model) -> None:
         connection.execute(query("unpublish_classes"), {"model": model.id})
         connection.execute(query("cut_window"), {"model": model.id, "pairs": 0})
         connection.execute(query("forget_reference"), {"model": model.id})
+        connection.execute(query("forget_losses"), {"model": model.id})
     save_row(connection, model)
     if model.engine.new_constants:
         constants = Jsonb(model.engine.constants()) if model.engine.begun else None

@@ -186,8 +186,7 @@ def renew(hold: Held, given: Given, own: Part, others: Sequence[Part], why: str)
         constants = given.reference
         refresh.begin(connection, model, constants, Sums.from_bytes(own.sums, *constants.shape), given)
         record, engine = Record(model), model.exact
-        detail = f"exact d={constants.d} from {engine.reference_rows} reference rows here"
-        record.enter("calibrated", rows=engine.reference_rows, detail=detail)
+        record.enter("calibrated", rows=engine.reference_rows, detail="exact")
         model.move("ready" if engine.ready else "learning", model.reason)
         if engine.ready:
             record.enter("gate_opened", rows=engine.samples)

@@ -2,13 +2,15 @@
 
     noised      a function of the noised anchor, the epoch's constants and public figures: covered by Theorem B
     gate        whether predictions were open before the deletion, which the ledger has too (theory 3.4)
-    counted     counts that begin at noise, by which a row is hidden for good (pair/progressive.py)
+    counted     counts that begin at noise, which hides the row's own count, not what the row did to others'
+                predictions; a day's go after 90 days (pair/progressive.py)
     public      counters, positions, budgets and what was declared: they depend on the number of events, not on the rows
     time        when something happened
     random      salts and tags, and hashes over them
     constants   frozen at calibration from rounded statistics; recomputed when a calibration row is deleted
     key         names rows; a deletion takes the row's own away, receipts and rejected rows expire
     rows        sums over the rows that are there (exact models): what is subtracted is gone
+    passing     rows on their way, and what was published before: emptied when a row is applied, or goes
 
 A column that is not here is a column of which nobody has said why it may stay: the tests compare this list with the
 catalog, and the audit with the export.
@@ -19,7 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 NOISED, PUBLIC, TIME, RANDOM, CONSTANTS, KEY, ROWS = "noised", "public", "time", "random", "constants", "key", "rows"
-COUNTED, GATE = "counted", "gate"
+COUNTED, GATE, PASSING = "counted", "gate", "passing"
 
 _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "state": {
@@ -97,3 +99,13 @@ STORED: Final[dict[str, dict[str, str]]] = {
     for table, kinds in _BY_KIND.items()
 }
 """Table, column, kind."""
+
+_QUEUE: Final = {"keys": PASSING, "x": PASSING, "c": PASSING, "y": PASSING, "subjects": PASSING}
+_QUEUE_PUBLIC: Final = {"seq": PUBLIC, "op": PUBLIC, "rows": PUBLIC, "captured_at": TIME}
+
+OF_EACH_MODEL: Final[dict[str, dict[str, str]]] = {
+    "change_a": _QUEUE | _QUEUE_PUBLIC,
+    "change_b": _QUEUE | _QUEUE_PUBLIC,
+    "version": {"served": PASSING, "version": PUBLIC, "epoch": PUBLIC, "samples": PUBLIC, "kept_at": TIME},
+}
+"""The same of the tables that every model has of its own: change_<id>_a and so on."""

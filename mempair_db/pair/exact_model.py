@@ -262,7 +262,7 @@ class ExactPair(MemoryPair):
             return
         self.reference = self._refer(*chosen, labels)
         self._total, self._weights = self._sums(x, y, c), None
-        self.others_then = self._total.fourth if self._several else 0
+        self.others_then = rules.rounded(self._total.fourth) if self._several else 0
         self._kept = Kept(self._learned_shape().rows(*chosen), () if len(places) == len(x) else None)
         self.n = self.rows_then = len(x)
         self._stale, self._needed = False, None

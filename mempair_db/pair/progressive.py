@@ -2,9 +2,15 @@
 
 Each row is one count in one of 16 cells, by its loss: −ln of the probability that its label had, or the size of a
 regression's error in deviations. No row, value or sum is kept; and the counts of a day begin at noise, discrete
-Gaussian with σ = 8 per cell, which nobody keeps. So who sees the counts after the row is deleted learns of it at
-most what ρ = 1/(2σ²) = 1/128 allows: by one such table ε = 0.51, by two (a day's and a refresh's) ε = 0.74, at
+Gaussian with σ = 8 per cell, which nobody keeps. So who sees the counts after the row is deleted learns of its own
+count at most what ρ = 1/(2σ²) = 1/128 allows: by one such table ε = 0.51, by two (a day's and a refresh's) ε = 0.74, at
 δ = 1e−6. That is why a deletion does not have to undo them, and why a day of few rows tells next to nothing.
+
+What the noise does not hide: rows that came after it were predicted by a model that had the row, and were counted so.
+Who knows all of them, their order and their batches could tell an extreme row from another, in a small model (one
+far beyond the clamp among 1,000 shifts the counts of 20,000 later rows by 22 σ, among 20,000 by 2 σ). Nothing of a
+row is stored, but this table is not in the theorem of the exact pair (EXACT.md, 4). Days go after 90; the counts of
+a refresh go with the next one; all of them go when nothing is left to learn.
 """
 
 from __future__ import annotations

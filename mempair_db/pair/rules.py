@@ -32,6 +32,15 @@ def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) 
     return most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma
 
 
+def rounded(others: int) -> int:
+    """Return how many rows were of classes without a place, down to 5, 10, 20, …: it stays when one of them goes.
+
+    >>> [rounded(n) for n in (0, 4, 5, 9, 10, 1000)]
+    [0, 0, 5, 5, 10, 640]
+    """
+    return 0 if others < RAREST else RAREST << ((others // RAREST).bit_length() - 1)
+
+
 def outgrown(
     reference: Reference,
     total: Sums,
@@ -49,7 +58,8 @@ def outgrown(
     many more of all rows are beyond the clamp, or unknown, than the share among the reference rows lets expect. How
     many are new is told by the reference rows too: of the rows of then, as large a share has gone as of them. A class
     keeps its place as long as it has 5 rows; rows of classes without one are looked at when they have become 5, and
-    then whenever they have doubled (`others_then`: how many there were at the last refresh). Declared classes stay.
+    then whenever they have doubled (`others_then`: how many there were at the last refresh, `rounded`). Declared
+    classes stay.
     """
     new = total.n - rows_then * left // max(rows, 1)
     enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time

@@ -87,9 +87,10 @@ def start_epoch(model: Model, rows: Changes, record: Record) -> None:
     model.promised()
     model.move("learning")
     model.certified.after_deletion, model.certified.new_after_deletion = None, True
-    detail = f"lambda={epoch.constants.lam:.6g} d={epoch.d} rho={epoch.cap / UNITS:.6g}"
-    record.enter("calibrated", rows=epoch.calibration_rows, rho_cap=epoch.cap, detail=detail)
-    record.note(f"epoch {model.epoch} calibrated on {epoch.calibration_rows} rows: {detail}")
+    count, rho = epoch.calibration_rows, f"rho={epoch.cap / UNITS:.6g}"
+    record.enter("calibrated", rows=count, rho_cap=epoch.cap, detail=rho)  # no constant: a ledger stays
+    constants = f"lambda={epoch.constants.lam:.6g} d={epoch.d}"
+    record.note(f"epoch {model.epoch} calibrated on {count} rows: {constants} {rho}")
 
 
 def _enter_free(changes: Changes, reduced: Plan, record: Record) -> None:

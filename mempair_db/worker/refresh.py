@@ -80,9 +80,8 @@ def read(
             return None
     engine = model.exact
     begin(connection, model, reference, added, given)
-    detail = f"exact d={reference.d} from {engine.reference_rows} reference rows"
-    record.enter("calibrated", rows=engine.reference_rows, detail=detail)
-    record.note(f"epoch {model.epoch}: {detail}")
+    record.enter("calibrated", rows=engine.reference_rows, detail="exact")  # no constant: a ledger stays
+    record.note(f"epoch {model.epoch}: exact d={reference.d} from {engine.reference_rows} reference rows")
     if sample is not None:
         progressive.at_refresh(connection, model, sample)
     ready = engine.ready
@@ -101,6 +100,7 @@ def begin(
     model.promised()
     if given is not None:
         engine.references_left = left
+        engine.others_refreshed = total.fourth if reference.labels else 0  # as it is: the fleet adds its shards' up
         engine.take_in(connection, model.id, given.generation)
 
 

@@ -161,7 +161,7 @@ comment on column mempair.model.parts is
     'How every feature is read: [{"feature", "as", "columns", "size"}]. NULL: made when every feature was a column.';
 alter table mempair.state add column others_refreshed bigint;
 comment on column mempair.state.others_refreshed is
-    'Several classes: how many rows were of a class without a place when the constants were chosen.';
+    'Several classes: how many rows were of a class without a place when the constants were chosen, down to 5, 10, 20 and so on';
 alter table mempair.published
     drop constraint published_link_check,
     drop constraint published_check1,

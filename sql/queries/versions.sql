@@ -18,6 +18,9 @@ values (%(model)s, %(kind)s, (clock_timestamp() at time zone 'UTC')::date, %(epo
 -- And whatever was counted in another unit: that was a constant, which a row that has gone may have changed.
 delete from mempair.loss_count l where l.model_id = %(model)s and (l.kind = 'refresh' or l.unit <> %(unit)s)
 
+-- forget_losses --
+delete from mempair.loss_count l where l.model_id = %(model)s
+
 -- drift --
 select s.model, s.loss_this_week, s.loss_at_refresh, s.drifts from mempair.model_status s
 

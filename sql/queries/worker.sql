@@ -155,7 +155,7 @@ update mempair.state set
     theta = %(theta)s, tally = %(tally)s, block = %(block)s,
     checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
     deletions = %(deletions)s, largest = %(largest)s, sums = null, uncertainty = null, rows_refreshed = null,
-    reference_rows = null, attest_salt = null, digest_salt = null
+    reference_rows = null, others_refreshed = null, attest_salt = null, digest_salt = null
 where model_id = %(model)s
 
 -- state_to_digest --
@@ -170,7 +170,7 @@ update mempair.state set digest_salt = %(salt)s where model_id = %(model)s
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
     block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null, uncertainty = null,
-    rows_refreshed = null, reference_rows = null, attest_salt = null, digest_salt = null
+    rows_refreshed = null, reference_rows = null, others_refreshed = null, attest_salt = null, digest_salt = null
 where model_id = %(model)s
 
 -- publish --

@@ -11,20 +11,29 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from mempair_db.measure.stored import CONSTANTS, KEY, NOISED, PUBLIC, ROWS, STORED
+from mempair_db.measure.stored import CONSTANTS, COUNTED, GATE, KEY, NOISED, PUBLIC, ROWS, STORED
 from mempair_db.verify.checks import verify
 from mempair_db.worker.loop import Worker
 from tests.world import World
 
 EXACT = """
 select mempair.create_model('churn', 'people', target => 'churned', features => array['age', 'plan', 'spend'],
-                            calibration_rows => 200, gamma => 10, subject => 'person')
+                            calibration_rows => 200, gamma => 10, subject => 'person', on_null => 'skip')
 """
 PEOPLE = (
-    "create table people (id text primary key, age float8, plan text, spend float8, person text, churned boolean)",
+    "create table people (id text primary key, age float8, plan text, spend float8, person text, churned boolean,"
+    " home text, weight float8 default 1)",
     "insert into people select 'k' || i, 20 + i * 7919 % 50, (array['basic', 'plus', 'pro'])[1 + i % 3],"
-    " i::bigint * 104729 % 1000 / 10.0, 'p' || i, (i * 7919 % 50) + (i * 31 % 17) < 32 from generate_series(1, 900) i",
+    " i::bigint * 104729 % 1000 / 10.0, 'p' || i, (i * 7919 % 50) + (i * 31 % 17) < 32,"
+    " case when i <= 3 then 'far ' || i else (array['in', 'out'])[1 + i * 7919 % 50 / 30] end, 1 + i % 3"
+    " from generate_series(1, 900) i",
 )
+KINDS = {
+    "logistic": EXACT,
+    "weights": EXACT.replace("gamma", "weight => 'weight', class_weight => 'balanced', gamma"),
+    "squared": EXACT.replace("'spend']", "'weight']").replace("'churned'", "'spend'"),
+    "classes": EXACT.replace("'churned'", "'home'"),
+}
 KEY_OF_ONE, PERSON, NUMBERS, LEVEL = "key-of-one-person", "name-of-one-person", (76.515625, 987.12345), "level-of-one"
 MARKS = (KEY_OF_ONE, PERSON, *map(str, NUMBERS), LEVEL)
 
@@ -38,7 +47,7 @@ def people(world: World) -> World:
 
 def add_one(world: World, key: str = KEY_OF_ONE) -> None:
     row = [key, NUMBERS[0], LEVEL, NUMBERS[1], PERSON, True]
-    world.execute("insert into people values (%s, %s, %s, %s, %s, %s)", *row)
+    world.execute("insert into people values (%s, %s, %s, %s, %s, %s, 'in')", *row)
 
 
 def traces(dsn: str) -> set[str]:
@@ -85,6 +94,7 @@ def test_nothing_of_a_deleted_row_is_in_any_table_or_in_what_analyze_keeps(
     people("analyze")
     people.work()
     people("analyze")
+    assert f"{KEY_OF_ONE} in mempair.rejected" in traces(superuser(people.dsn))
     # When it is deleted, and its receipt fetched,
     people(f"delete from people where id like '{KEY_OF_ONE}%'", "analyze")
     people.work()
@@ -107,7 +117,7 @@ def test_analyze_takes_nothing_from_a_column_that_could_tell(people: World) -> N
         (table, column)
         for table, columns in STORED.items()
         for column, kind in columns.items()
-        if kind in (KEY, ROWS, NOISED, CONSTANTS) and column not in ("bucket", "ready", "needed")
+        if kind in (KEY, ROWS, NOISED, CONSTANTS) and column not in ("bucket", "needed")
     }
     assert telling & {(table, column) for table, column, _ in watched} == set()
 
@@ -119,11 +129,14 @@ def everything(world: World) -> dict[str, Any]:
         for table, columns in STORED.items():
             rows = connection.execute(f'select * from mempair."{table}"').fetchall()
             for column, kind in columns.items():
-                if kind in (PUBLIC, CONSTANTS, KEY, ROWS, NOISED) and column not in SERVER:
-                    texts = (re.sub("[0-9a-f]{64}", "a salted digest", repr(row[column])) for row in rows)
+                if kind in (PUBLIC, CONSTANTS, KEY, ROWS, NOISED, GATE) and column not in SERVER:
+                    texts = (PASSING.sub("…", repr(row[column])) for row in rows)
                     found[f"{table}.{column}"] = sorted(texts)
     return found
 
+
+PASSING = re.compile(r"[0-9a-f]{64}|the oldest after [\d.]+ s")
+"""Salted digests, and how long a deletion waited."""
 
 SERVER = (
     "id",
@@ -141,13 +154,13 @@ SERVER = (
 """Counted by the server, keyed by a secret of the model, or in whatever order: keys are compared below."""
 
 
-def history(world: World, row: tuple[Any, ...], *, before: bool) -> dict[str, Any]:
+def history(world: World, model: str, row: tuple[Any, ...], *, before: bool) -> dict[str, Any]:
     """Learn, among others, one row with these values, and forget it; return what is stored."""
-    world(*PEOPLE[:1], PEOPLE[1])
-    insert = "insert into people values ('one', %s, %s, %s, 'p', %s)"
+    world(*PEOPLE)
+    insert = "insert into people values ('one', %s, %s, %s, 'p', %s, %s, %s)"
     if before:
         world.execute(insert, *row)
-    world(EXACT)
+    world(model)
     world.work()
     if not before:
         world.execute(insert, *row)
@@ -164,10 +177,10 @@ def history(world: World, row: tuple[Any, ...], *, before: bool) -> dict[str, An
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["outside R", "in R"])
-def test_two_histories_that_differ_in_a_deleted_row_store_the_same(world: World, before: bool) -> None:
-    one, other = (
-        history(world, row, before=before) for row in ((25.0, "basic", 7.5, True), (-1e300, LEVEL, 3e9, False))
-    )
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_histories_that_differ_in_a_deleted_row_store_the_same(world: World, kind: str, before: bool) -> None:
+    rows = ((25.0, "basic", 7.5, True, "in", 1.0), (-1e300, LEVEL, 3e9, False, "home-of-one", 16.0))
+    one, other = (history(world, KINDS[kind], row, before=before) for row in rows)
     different = {name for name in one if one[name] != other[name]}
     if (
         one["state.epoch"] != other["state.epoch"]
@@ -177,6 +190,38 @@ def test_two_histories_that_differ_in_a_deleted_row_store_the_same(world: World,
             {"state.sums"} & different
         )
     assert different == set()
+
+
+@pytest.mark.parametrize("gone", ["delete from people", "truncate people", "drop table people cascade"])
+def test_of_a_table_that_is_gone_nothing_is_left_in_any_column_that_rows_decide(world: World, gone: str) -> None:
+    # Given a model in use, with versions and predictions that were counted,
+    world(*PEOPLE, KINDS["classes"])
+    world.work()
+    assert (
+        world.one("select others_refreshed from mempair.state") == 0
+    )  # there are 3; which deletions change nothing in
+    world("select mempair.keep_version('churn')")
+    add_one(world)
+    world.work()
+    assert world.one("select count(*) from mempair.version_1") > 0
+    # When all its rows go, then no column that is made of rows has anything in it, whatever the table.
+    world(gone)
+    world.work()
+    world("delete from mempair.receipt")
+    left = {
+        f"{table}.{column}"
+        for table, columns in STORED.items()
+        for column, kind in columns.items()
+        if kind in (ROWS, NOISED, CONSTANTS, KEY, COUNTED) and (table, column) != ("published", "needed")
+        if world.one(f'select count("{column}") from mempair."{table}"')
+    }
+    assert left == set()
+    assert world.one("select count(*) from mempair.version_1") == 0
+    assert world.one("select others_refreshed is null and rows_refreshed is null from mempair.state")
+    assert world.one("select needed from mempair.published") == 200
+    # The ledger, which stays, has no constants.
+    entered = world.execute("select detail from mempair.ledger where kind = 'calibrated'")
+    assert {detail for (detail,) in entered} == {"exact"}
 
 
 def test_an_error_tells_no_value_of_a_row(people: World, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
