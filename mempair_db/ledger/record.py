@@ -57,6 +57,7 @@ class Record:
         self._receipts: list[Kept] = []
         self._collected = 0  # how many receipts those are
         self._rejected: list[tuple[Any, ...]] = []
+        self._looked_at_anew: list[str] = []
 
     def enter(self, kind: str, *, clock: int | None = None, rho_spent: int | None = None, **fields: Any) -> int:
         """Add a ledger entry; clock and total are the model's present ones unless given."""
@@ -122,6 +123,10 @@ class Record:
         self._rejected.append((self.model.id, seq, key, op, self.model.named(reason)))
         self.outcome.rejected += 1
 
+    def forget_refused(self, keys: Sequence[str]) -> None:
+        """Take rows that went or changed off the list of refused ones; what is refused in this transaction stays."""
+        self._looked_at_anew += keys
+
     def flush(self, connection: psycopg.Connection[Any]) -> None:
         """Write what has been collected so far, if it is much: a million deletions need not fit into memory."""
         if self._collected + len(self._rejected) >= MUCH:
@@ -155,6 +160,10 @@ class Record:
             first = self._ledger.write(connection)
             self.model.ledger_seq, self._written = first + entries - 1, True
             point("ledger written")
+        self.forget_refused([key for receipts in self._receipts for key in receipts.keys])
+        if self._looked_at_anew:
+            keys = arrays.Keys(self._looked_at_anew)
+            connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": keys})
         if self._receipts:
             self._write_receipts(connection, first)
         point("receipts written")
@@ -162,12 +171,10 @@ class Record:
             with connection.cursor().copy(query("copy_rejected")) as copy:
                 for row in self._rejected:
                     copy.write_row(row)
-        self._receipts, self._collected, self._rejected = [], 0, []
+        self._receipts, self._collected, self._rejected, self._looked_at_anew = [], 0, [], []
 
     def _write_receipts(self, connection: psycopg.Connection[Any], first: int) -> None:
-        """Write the receipts; a deleted row is not to stay among the refused ones either."""
-        keys = arrays.Keys(key for receipts in self._receipts for key in receipts.keys)
-        connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": keys})
+        """Write the receipts."""
         promise = self.model.terms
         terms = kept.Terms(
             self.model.id, self.at, promise["unlearner"], promise["epsilon"], promise["delta"], __version__

@@ -61,6 +61,7 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
         _truncate(connection, model, changes, int(truncated[-1]), record)
         return
     prints, reduced = net(connection, model, changes)
+    enough = model.terms["calibration_rows"]
     if reduced.waiting:
         changes = queue.read(connection, model, batches=queue.FAR)
         prints, reduced = net(connection, model, changes)
@@ -69,9 +70,9 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
     elif reduced.waiting:
         why = "the insertion that belongs to a deletion lies too far back in the queue"
         request_retrain(connection, model, why, record)
-    elif not model.engine.begun and (model.fleet or len(reduced.learn) < model.terms["calibration_rows"]):
+    elif not model.engine.begun and _too_few(connection, model, changes, reduced):
         _wait_for_calibration(connection, model, changes, reduced, record)
-    elif not model.engine.begun and isinstance(model.engine, Exact):
+    elif not model.engine.begun and (isinstance(model.engine, Exact) or len(reduced.learn) < enough):
         request_retrain(connection, model, "enough rows for the first constants", record)
     elif isinstance(model.engine, Exact):
         exact.apply(connection, model, changes, prints, reduced, record)
@@ -116,10 +117,22 @@ def enter_deletions(
 
 
 def enter_free(record: Record, changes: Changes, reduced: Plan) -> None:
-    """Enter the deletions that need nothing."""
+    """Enter the deletions that need nothing; what was refused before has gone or changed."""
+    record.forget_refused([changes.keys[i] for i in reduced.unseen])
     for kind in ("cancelled", "never learned"):
         which = [i for i, why in reduced.cancelled if why == kind]
         enter_deletions(record, "cancelled", kind, changes, which, detail=kind)
+
+
+def _too_few(connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan) -> bool:
+    """Whether rows wait for more of them. A queue longer than a batch is counted, and keeps no deleted row's values."""
+    enough = int(model.terms["calibration_rows"])
+    if model.fleet is not None:  # which chooses the constants
+        return True
+    if changes.complete:
+        return len(reduced.learn) < enough
+    waiting, deletions = connection.execute(query("pending"), {"model": model.id}).fetchone() or (0, 0)
+    return waiting < enough and deletions == 0
 
 
 def _wait_for_calibration(
@@ -151,6 +164,7 @@ def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Change
             record.deletions("unlearned", "retrained", [key for key, _ in some], at, subjects, detail=BY_RETRAIN)
             record.flush(connection)
     rows = learned.forget_all(connection, model.id)
+    connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
     for half in ("a", "b"):
         connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[last])})
     record.enter("epoch", rows=rows, detail="truncate")

@@ -42,6 +42,7 @@ class Plan:
     gone: set[int] = field(default_factory=set)  # of those to unlearn, the rows that are not there any more
     cancelled: list[tuple[int, str]] = field(default_factory=list)  # deletions that need nothing, and why
     rejected: list[tuple[int, str]] = field(default_factory=list)
+    unseen: list[int] = field(default_factory=list)  # deletions of what was never learned: it may have been refused
     waiting: list[int] = field(default_factory=list)  # deletions whose other half may come later
     mismatch: str | None = None
 
@@ -105,6 +106,7 @@ def _net(
     elif unmatched and not complete:
         result.waiting += events
         return
+    result.unseen += unmatched
     has = +has  # what was deleted and never learned needs nothing; a new version of such a row is learned
     if result.mismatch is not None:
         return

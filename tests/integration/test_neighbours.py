@@ -6,10 +6,15 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import psycopg
 import pytest
 
+from mempair_db.database.connect import connect
+from mempair_db.ledger.record import Outcome
+from mempair_db.worker import batch
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run
 from tests.world import World
@@ -97,3 +102,31 @@ def test_a_database_that_ends_idle_transactions_does_not_end_a_batch(world: Worl
     world("delete from good where id = 7")
     world.work()
     assert world.one("select status, rows_learned from mempair.model_status") == ("ready", 299)
+
+
+def test_a_model_that_fails_is_tried_again_after_growing_pauses_and_at_once_when_it_is_resumed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world(TABLE.format("bad"), ROWS.format("bad"), MODEL.format("bad"))
+    world.work()
+    world("update mempair.state set sums = 'xx'", "delete from bad where id = 7")
+    now, tries, apply = [0.0], [], batch.apply_batch
+
+    def attempt(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
+        tries.append(now[0])
+        return apply(connection, model_id)
+
+    monkeypatch.setattr(batch, "apply_batch", attempt)
+    monkeypatch.setattr("mempair_db.worker.loop.time.monotonic", lambda: now[0])
+    worker = Worker(world.dsn)
+    with connect(world.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        for second in (*range(520), 810, 811):
+            now[0] = float(second)
+            worker.round(connection)
+        pauses = [later - earlier for earlier, later in pairwise(tries)]
+        assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
+        world("select mempair.resume_model('bad')")
+        now[0] += 1
+        worker.round(connection)
+    assert tries[-1] == now[0]

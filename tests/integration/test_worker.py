@@ -15,7 +15,7 @@ from mempair_db.worker import batch, changes, loop
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.retrain import retrain
-from tests.world import FILL, World, same
+from tests.world import CHURN, FILL, SHOP, World, same
 
 
 def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: World) -> None:
@@ -27,6 +27,24 @@ def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: World)
     shop.work()
     assert shop.learned() == shop.rows()
     assert shop.kinds()[:2] == [("calibrated", 200), ("learned", 200)]
+
+
+@pytest.mark.parametrize("kind", ["exact", "symmetric"])
+def test_rows_that_are_too_wide_for_one_batch_calibrate_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(changes, "BATCH_BYTES", 1)  # the smallest batches: one chunk, of at most 500 rows
+    model = CHURN if kind == "symmetric" else CHURN.replace("unlearner => 'symmetric', lambda => 0.01,", "")
+    world(SHOP, model.replace("calibration_rows => 200", "calibration_rows => 900"))
+    for first in range(1, 801, 200):
+        world.fill(first, first + 199)
+    world("delete from shop where id <= 100")
+    world.work()
+    assert world.one("select status, rows_learned from mempair.model_status") == ("calibrating", 0)
+    world.fill(801, 1100)
+    world.work()
+    assert world.one("select rows_learned from mempair.model_status") == 1000
+    assert world.learned() == world.rows()
 
 
 def test_the_live_state_is_the_replay_of_the_learned_rows_bit_for_bit(shop: World) -> None:
@@ -239,7 +257,7 @@ def test_a_batch_is_as_large_as_its_rows_allow_not_as_the_first_ones_suggest(
 
 
 def test_a_text_of_any_length_costs_the_queue_little_and_stays_itself(shop: World) -> None:
-    long = FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat(chr(97 + i %% 2), 500000)")
+    long = FILL.replace("(array['basic', 'plus', 'pro'])[1 + i %% 3]", "repeat(chr(97 + i %% 2), 100000)")
     shop.sql.execute(long, [1, 300])
     assert shop.one("select pg_total_relation_size('mempair.change_1_a')") < 200_000
     shop.work()
