@@ -50,10 +50,13 @@ def exact(world: World) -> Story:
 
 
 def mixed_batch(story: Story) -> None:
-    """Inserts, deletions inside the reference rows, updates, a cancelled pair, NULLs, a new level."""
+    """Inserts, deletions inside the reference rows, updates, a cancelled pair, NULLs, a new level.
+
+    Without these reference rows the constants are the same, so that it is a batch and no refresh.
+    """
     story.fill(3001, 3050)
-    story("delete from shop where id in (11, 12)")
-    story("update shop set age = age + 1 where id = 13", "update shop set plan = null where id = 14")
+    story("delete from shop where id in (23, 24)")
+    story("update shop set age = age + 1 where id = 25", "update shop set plan = null where id = 26")
     story.fill(4000, 4000)
     story("delete from shop where id = 4000")
     story("insert into shop values (5000, 'infinity', 'new', 1, 'n', true), (5001, null, null, null, null, false)")
@@ -207,7 +210,7 @@ def test_these_tests_catch_a_worker_that_adds_anything_else(
     check(exact)
     honest = Exact.add
     monkeypatch.setattr(Exact, "add", lambda engine, part: honest(engine, mutant(part, engine.reference)))
-    exact("delete from shop where id = 7")
+    exact("delete from shop where id = 8")
     exact.work()
     with pytest.raises(AssertionError):
         check(exact)
