@@ -19,6 +19,7 @@ begin
     execute format('create sequence mempair.change_%s_seq as bigint cache 1', model_id);
     foreach half in array array['a', 'b'] loop
         -- No index on all rows: it would cost about as much as the table. No constraint that could fail: its message would print the row.
+        -- op: 1 rows came, 2 rows went, 3 the table was truncated, as in mempair_db/database/models.py.
         -- Full identity: the queue is deleted from also where somebody publishes all tables.
         execute format(
             'create table mempair.change_%1$s_%2$s (

@@ -55,7 +55,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from mempair.partitions(model.source) p where p.relation <> model.source
 $$;
 
--- Write what a model's generated functions are made for, and by which generator: an older one's are written anew.
+-- Write what a model's generated functions are made for. (The generator's version is the digest of all functions, in the
+-- comment on mempair.alembic_version: where it differs, `mempair install` writes every model's anew.)
 create or replace function mempair.store_schema(model mempair.model) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
     insert into mempair.capture (model_id, generator, schema, partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from mempair_db.database.certified import Certified
 from mempair_db.database.exact import Exact
 from mempair_db.database.queries import query
+from mempair_db.pair import events
 from mempair_db.pair.calibration import Parameters
 
 # Where a parameter and its column have different names: lambda is a word of Python.
@@ -37,6 +38,12 @@ PROMISE = [
     "categories",
     "class_weight",
 ]
+
+# What an event of the queue says has happened to its rows. Capture writes the same numbers (sql/32_triggers.sql), which
+# tests/integration/test_capture.py compares.
+INSERT: Final = events.INSERT
+DELETE: Final = events.DELETE
+TRUNCATE: Final = 3
 
 KEEP_EVERY = 3600.0  # seconds between versions that are kept, and after which one is kept again when all were erased
 
@@ -134,6 +141,8 @@ class Model:
         return sql.SQL(query(name)).format(
             source=self.source,
             rows=sql.Identifier("mempair", f"source_{self.id}"),
+            delete=sql.Literal(DELETE),
+            truncate=sql.Literal(TRUNCATE),
             **self.queues,
             **{f: sql.Identifier("mempair", f"{f}_{self.id}") for f in ("key", "x", "c", "y", "find")},
         )

@@ -18,10 +18,10 @@ UPGRADE = "Upgrade this mempair_db: pip install --upgrade mempair_db"
 
 def installed(connection: psycopg.Connection[Any]) -> Stamp | None:
     """Return which schema the database has, None if it has none. Every role may ask."""
-    row = connection.execute(query("installed_stamp")).fetchone()
-    if row is None or not row[0]:
+    is_there, comment = connection.execute(query("installed_stamp")).fetchone() or (False, None)
+    if not is_there:
         return None
-    parts = (row[1] or "").split(" ")
+    parts = (comment or "").split(" ")
     return Stamp(*parts) if len(parts) == 3 else UNSTAMPED
 
 

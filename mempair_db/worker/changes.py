@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from mempair_db.database import arrays
+from mempair_db.database import arrays, models
 from mempair_db.database.models import Model
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
 from mempair_db.worker import chunks
 
-INSERT: Final = 1
-DELETE: Final = 2
-TRUNCATE: Final = 3
+INSERT: Final = models.INSERT
+DELETE: Final = models.DELETE
+TRUNCATE: Final = models.TRUNCATE
 
 BATCH_ROWS: Final = 100_000
 BATCH_BYTES: Final = 64 << 20

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.rows import class_row
 
 from mempair_db import __version__
 from mempair_db.database import revision
@@ -154,8 +155,7 @@ class Worker:
         if self._due("sources", HEARTBEAT):
             connection.execute(query("mark_dropped_sources"))
         where = {"model": self.model_id, "bytes": BACKLOG_BYTES}
-        for row in connection.execute(query("models"), where).fetchall():
-            turn = Turn(*row)
+        for turn in connection.cursor(row_factory=class_row(Turn)).execute(query("models"), where).fetchall():
             if self._stop.is_set() or self._resting(turn):
                 continue
             began = time.monotonic()

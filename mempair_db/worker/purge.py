@@ -77,17 +77,17 @@ def purge(connection: psycopg.Connection[Any], model_id: int) -> bool:
 
 def _rotate(connection: psycopg.Connection[Any], model_id: int) -> datetime:
     """Let capture write to the other table; return when. In a transaction of its own, as everything here."""
-    row = connection.execute(query("rotate_queue"), {"model": model_id}).fetchone()
-    return row[1] if row else datetime.now().astimezone()
+    (at,) = connection.execute(query("rotate_queue"), {"model": model_id}).fetchone() or (datetime.now().astimezone(),)
+    return at
 
 
 def _erase(connection: psycopg.Connection[Any], model_id: int) -> int | None:
     """Truncate the table that capture does not write to, if it is drained; return which it was."""
     try:
-        row = connection.execute(query("erase_queue"), {"model": model_id}).fetchone()
+        erased, half = connection.execute(query("erase_queue"), {"model": model_id}).fetchone() or (False, None)
     except LockNotAvailable:
         return None
-    return row[1] if row and row[0] else None
+    return half if erased else None
 
 
 def _refill(connection: psycopg.Connection[Any], model_id: int) -> bool:

@@ -1,10 +1,11 @@
 -- The worker's queries. {a} and {b} are a model's two queue tables, {rows} the view of its table, {source} the table,
--- {key}, {x}, {c}, {y} its extractors.
+-- {key}, {x}, {c}, {y} its extractors, {delete} and {truncate} what an event can be.
 
 -- models --
 -- Every model that is not paused and whose table is there, in the order of its number. What waits is counted only where it may be much; a
 -- queue that was erased and not written to since has no pages, and needs no look.
-select m.id, m.name, m.phase, m.retrain_requested, m.failure, m.reason, m.on_exhausted, m.unlearner, s.rows_learned,
+select m.id, m.name, m.phase, m.retrain_requested, m.failure, m.reason, m.on_exhausted, m.unlearner,
+       s.rows_learned as learned,
        case when pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_a', m.id)))
                + pg_catalog.pg_table_size(pg_catalog.to_regclass(pg_catalog.format('mempair.change_%%s_b', m.id))) > %(bytes)s
             then (select p.changes from mempair.pending(m.id) p) else 0 end as waiting,
@@ -242,7 +243,7 @@ close mempair_source
 -- Deletions in the queue: an exact retrain serves those whose row had been learned, the others need nothing.
 select k.row_key, min(q.captured_at), (pg_catalog.array_agg(k.subject order by q.seq))[1]
 from (select * from {a} union all select * from {b}) as q, unnest(q.keys, q.subjects) as k(row_key, subject)
-where q.op = 2
+where q.op = {delete}
 group by k.row_key
 
 -- empty_a --
@@ -260,7 +261,8 @@ select mempair.enqueue_source(%(model)s)
 select mempair.erase_queue(q.model_id), 1 - q.active from mempair.queue q where q.model_id = %(model)s
 
 -- rotate_queue --
-select mempair.rotate_queue(%(model)s::integer), clock_timestamp()
+-- Returns when.
+select clock_timestamp() from mempair.rotate_queue(%(model)s::integer)
 
 -- expire_receipts --
 select mempair.expire_receipts()
@@ -419,7 +421,7 @@ from mempair.learned l
 left join (
     select k.row_key, (pg_catalog.array_agg(k.subject order by q.seq desc))[1] as subject
     from (select * from {a} union all select * from {b}) as q, unnest(q.keys, q.subjects) as k(row_key, subject)
-    where q.op = 2
+    where q.op = {delete}
     group by k.row_key
 ) as d on d.row_key = l.row_key
 where l.model_id = %(model)s
@@ -431,8 +433,8 @@ from mempair.learned l
 where l.model_id = %(model)s
   and not exists (select from {rows} s where s.row_key = l.row_key)
   and not exists (select from (select * from {a} union all select * from {b}) as q, unnest(q.keys) as k(row_key)
-                  where q.op = 2 and k.row_key = l.row_key)
+                  where q.op = {delete} and k.row_key = l.row_key)
 
 -- truncated --
 -- When the table was truncated, if that still waits.
-select max(q.captured_at) from (select * from {a} union all select * from {b}) as q where q.op = 3
+select max(q.captured_at) from (select * from {a} union all select * from {b}) as q where q.op = {truncate}

@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from mempair_db.database.models import DELETE, INSERT, TRUNCATE
+
 TABLE = """
 create table customers (id int primary key, age float8, plan text, churned boolean, note text);
 select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}');
@@ -40,14 +42,14 @@ def forget_events(connection: psycopg.Connection) -> None:
 
 
 def learn(key: int, age: float, plan: str = "basic", label: float = 1.0) -> Event:
-    return (1, str(key), [age], [plan], label)
+    return (INSERT, str(key), [age], [plan], label)
 
 
 def unlearn(key: int, age: float, plan: str = "basic", label: float = 1.0) -> Event:
-    return (2, str(key), [age], [plan], label)
+    return (DELETE, str(key), [age], [plan], label)
 
 
-TRUNCATED = (3, None, None, None, None)
+TRUNCATED = (TRUNCATE, None, None, None, None)
 ROWS = "insert into customers values (1, 10, 'basic', true), (2, 20, 'basic', true), (3, 30, 'basic', true)"
 
 

@@ -9,34 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from typer.main import get_command
 
-from mempair_db import Client, __version__, cli
+from mempair_db import Client, __version__
 from mempair_db.cli import app
 from mempair_db.worker.loop import Worker
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def mempair(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `mempair …` in this process; returns exit code, stdout and stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["mempair", *arguments])
-        monkeypatch.setattr(cli.common.out, "width", 300)
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return run
+from tests.conftest import Run
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import copy
 import hmac
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from mempair_db import __version__, cli, errors
+from mempair_db import __version__, errors
 from mempair_db.ledger import keys, notes, receipts
 from mempair_db.pages import receipt as page
 from mempair_db.pair.odometer import UNITS, epsilon_of
 from mempair_db.worker.retrain import retrain
+from tests.conftest import Run
 from tests.world import World
 
 KEY = keys.SigningKey.new("db.example.org")
@@ -332,24 +332,12 @@ def test_files_without_a_receipt_are_refused(text: str) -> None:
         page.read(text)
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture
-def mempair(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, database: str, tmp_path: Path) -> Run:
-    """Run `mempair …` in this process; returns exit code, stdout and stderr."""
+def mempair(mempair: Run, monkeypatch: pytest.MonkeyPatch, database: str, tmp_path: Path) -> Run:
+    """Run `mempair …` as somebody who has set the usual variables."""
     monkeypatch.setenv("MEMPAIR_DSN", database)
     monkeypatch.setenv("MEMPAIR_HOME", str(tmp_path / "home"))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["mempair", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return run
+    return mempair
 
 
 def test_the_command_line_issues_and_verifies_receipts(orders: Orders, mempair: Run, tmp_path: Path) -> None:

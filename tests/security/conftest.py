@@ -16,6 +16,15 @@ from tests.world import World
 
 KINDS = ("worker", "reader", "auditor", "operator", "stranger")
 
+# Of every kind that is generated: text and no text, classifier and regression, partitions, a subject.
+MODELS = """
+create table customers (id int primary key, age int, plan text, churned boolean, income float8);
+create table parts (id int primary key, x float8, y boolean) partition by range (id);
+create table part partition of parts for values from (0) to (10);
+select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}', subject => 'id');
+select mempair.create_model('income', 'customers', target => 'income', features => '{age}');
+select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
+"""
 CUSTOMERS = """
 create table customers (id integer primary key, age float8, plan text, secret text, churned boolean);
 select mempair.create_model('churn', 'customers', target => 'churned', features => array['age', 'plan'],

@@ -10,14 +10,9 @@ import pytest
 
 from mempair_db.database.install import install
 from mempair_db.embedded.server import Server
+from tests.security.conftest import MODELS
 
-MODELS = """
-create table customers (id int primary key, age int, plan text, churned boolean, income float8);
-create table parts (id int primary key, x float8, y boolean) partition by range (id);
-create table part partition of parts for values from (0) to (10);
-select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}', subject => 'id');
-select mempair.create_model('income', 'customers', target => 'income', features => '{age}');
-select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
+ODD = """
 create table odd (y boolean, x float8, id int not null);
 alter table parts attach partition odd for values from (10) to (20);
 select mempair.reconcile('parts', repair => true);
@@ -62,7 +57,7 @@ def linter(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     install(dsn)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create extension plpgsql_check")
-        connection.execute(MODELS)
+        connection.execute(MODELS + ODD)
     yield dsn
     Server(server_home).stop("immediate")  # while the variable says whose binaries they are
 

@@ -13,16 +13,8 @@ import pytest
 
 from mempair_db.database.install import script
 from mempair_db.database.resources import directory, sql_files
+from tests.security.conftest import MODELS
 
-# Of every kind that is generated: text and no text, classifier and regression, partitions, a subject.
-MODELS = """
-create table customers (id int primary key, age int, plan text, churned boolean, income float8);
-create table parts (id int primary key, x float8, y boolean) partition by range (id);
-create table part partition of parts for values from (0) to (10);
-select mempair.create_model('churn', 'customers', target => 'churned', features => '{age,plan}', subject => 'id');
-select mempair.create_model('income', 'customers', target => 'income', features => '{age}');
-select mempair.create_model('parts', 'parts', target => 'y', features => '{x}');
-"""
 OURS = "(p.pronamespace = 'mempair'::regnamespace or p.proname like 'mempair%')"
 # Functions with a SET clause are never inlined, and these must be. BEGIN ATOMIC resolves their names when they are
 # created, which create_model and the installer do under a pinned path, so what the caller's path says is irrelevant.
