@@ -33,8 +33,8 @@ KIND: Final[Any] = "mempair_model"
 # Since 1.18 what is registered like this would run before the tables are compared.
 _priority = getattr(langhelpers, "DispatchPriority", None)
 LAST: Final[dict[str, Any]] = {"priority": _priority.LAST} if _priority else {}
-# Parameters of create_model that say what is done at creation, and leave nothing to compare.
-MOMENTARY: Final = frozenset(("backfill", "key"))
+# A parameter of create_model that says what is done at creation, and leaves nothing to compare.
+MOMENTARY: Final = "backfill"
 
 
 @Operations.register_operation("create_mempair_model")
@@ -155,6 +155,8 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
     several = context.metadata if isinstance(context.metadata, Sequence) else [context.metadata]
     declared = {model.name: model for each in several if each is not None for model in each.info.get(KEY, ())}
     existing = _existing(context, declared)
+    # Who compares all schemas would otherwise drop the tables of ours, which his metadata does not know.
+    upgrade.ops[:] = [each for each in upgrade.ops if getattr(each, "schema", None) != "mempair"]
     for name, model in existing.items():
         if name not in declared or not _alterable(model, declared[name]):
             upgrade.ops.insert(0, DropModelOp(name, existing=model))
@@ -163,21 +165,25 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
         if known is None or not _alterable(known, model):
             upgrade.ops.append(CreateModelOp(model))
             continue
-        changes = {key: value for key, value in model.options.items() if known.options.get(key, value) != value}
+        changes = {key: value for key, value in _said(model).items() if known.options.get(key) != value}
         if changes:
-            upgrade.ops.append(AlterModelOp(name, changes, {key: known.options[key] for key in changes}))
+            upgrade.ops.append(AlterModelOp(name, changes, {key: known.options.get(key) for key in changes}))
+
+
+def _said(model: Declaration) -> dict[str, Any]:
+    """Return the parameters that a declaration speaks of: None is the default, which the database has filled in."""
+    return {key: value for key, value in model.options.items() if value is not None and key != MOMENTARY}
 
 
 def _alterable(old: Declaration, new: Declaration) -> bool:
     """Whether one model becomes the other by altering parameters."""
     if (old.source, old.target, old.features) != (new.source, new.target, new.features):
         return False
-    compared = new.options.keys() - ALTERABLE - MOMENTARY
-    return all(old.options.get(key) == new.options[key] for key in compared)
+    return all(old.options.get(key) == value for key, value in _said(new).items() if key not in ALTERABLE)
 
 
 def _existing(context: AutogenContext, declared: Mapping[str, Declaration]) -> dict[str, Declaration]:
-    """Return the models of the database, with the parameters that the metadata speaks of."""
+    """Return the models of the database, with what is the same said as the metadata says it."""
     connection = context.connection
     if connection is None or connection.execute(text("select to_regclass('mempair.model')")).scalar() is None:
         return {}
@@ -185,16 +191,16 @@ def _existing(context: AutogenContext, declared: Mapping[str, Declaration]) -> d
     for row in connection.execute(text(query("alembic_models"))).mappings():
         if not context.run_name_filters(row["name"], KIND, {}):  # the project has its own include_name
             continue
-        wanted = declared[row["name"]].options if row["name"] in declared else row["parameters"]
-        options = {key: row["parameters"].get(key) for key in wanted if key not in MOMENTARY}
-        if "keep_receipts" in options:
-            times = {"here": wanted["keep_receipts"], "there": row["keep_receipts"]}
-            same = connection.execute(text("select cast(:here as interval) = cast(:there as interval)"), times).scalar()
-            options["keep_receipts"] = times["here" if same else "there"]
-        source = row["source"]
-        if row["name"] in declared:  # public.customers and customers may be the same
-            named = declared[row["name"]].source
-            resolved = connection.execute(text("select to_regclass(:named)::text"), {"named": named}).scalar()
-            source = named if resolved == source else source
+        source, options = row["source"], dict(row["parameters"])
+        if row["name"] in declared:
+            model = declared[row["name"]]
+            kept = model.options.get("keep_receipts", options["keep_receipts"])  # '90 days', timedelta(90)
+            same = text("select to_regclass(:named)::text = :source, cast(:kept as interval) = cast(:old as interval)")
+            values = {"named": model.source, "source": source, "kept": kept, "old": options["keep_receipts"]}
+            same_table, same_time = connection.execute(same, values).one()
+            source = model.source if same_table else source  # public.customers and customers
+            options["keep_receipts"] = kept if same_time else options["keep_receipts"]
+            if sorted(key := model.options.get("key") or ()) == sorted(options["key"]):
+                options["key"] = key
         found[row["name"]] = Declaration(row["name"], source, row["target"], row["features"], options)
     return found

@@ -24,6 +24,8 @@ from sqlalchemy.sql.functions import GenericFunction
 
 KEY: Final = "mempair_models"
 """Where models are kept: `MetaData.info`."""
+COLUMNS: Final = frozenset(("key", "subject", "weight"))
+"""Options that name columns."""
 
 
 class mempair_predict(GenericFunction[float]):  # noqa: N801 - the name in SQL
@@ -37,6 +39,13 @@ class mempair_try_predict(GenericFunction[float]):  # noqa: N801
     """The same, but NULL where there is no prediction."""
 
     type = Double()
+    inherit_cache = True
+
+
+class mempair_predict_class(GenericFunction[str]):  # noqa: N801
+    """``func.mempair_predict_class(name, row)``: the likeliest class."""
+
+    type = String()
     inherit_cache = True
 
 
@@ -66,6 +75,11 @@ def try_predict(name: str, entity: Any) -> mempair_try_predict:
     return mempair_try_predict(name, row(entity))
 
 
+def predict_class(name: str, entity: Any) -> mempair_predict_class:
+    """Return the likeliest class of each row of a mapped class."""
+    return mempair_predict_class(name, row(entity))
+
+
 class Declaration:
     """A model as it is declared: what ``mempair.create_model`` is called with."""
 
@@ -78,6 +92,9 @@ class Declaration:
         self.target = target
         self.features = list(features)
         self.options = dict(options or {})
+        positive = self.options.get("positive")
+        if positive is not None:  # a value of the target, which the function takes as a text
+            self.options["positive"] = str(positive).lower() if isinstance(positive, bool) else str(positive)
 
 
 class MemoryPairModel(Declaration):
@@ -86,7 +103,12 @@ class MemoryPairModel(Declaration):
     def __init__(self, name: str, table: Any, *, target: Any, features: Sequence[Any], **options: Any) -> None:
         """Attach a model to a mapped class or a table; columns are given as attributes, columns or names."""
         found = table if isinstance(table, Table) else inspect(table).local_table
-        super().__init__(name, qualified(found), _column(target), [_column(each) for each in features], options)
+        for option in COLUMNS:
+            if (given := options.get(option)) is not None:
+                several = isinstance(given, list | tuple)
+                options[option] = [_column(each) for each in given] if several else _column(given)
+        named = [each.strip() for each in features.split(",")] if isinstance(features, str) else features
+        super().__init__(name, qualified(found), _column(target), [_column(each) for each in named], options)
         found.metadata.info.setdefault(KEY, []).append(self)
         event.listen(found, "after_create", CreateModel(self).execute_if(dialect="postgresql"))
         event.listen(found, "before_drop", DropModel(name).execute_if(dialect="postgresql"))

@@ -126,13 +126,17 @@ select mempair.backfill_blocks(%(name)s, %(relation)s::bigint::oid::regclass, %(
 select mempair.retrain(%(name)s, %(reason)s)
 
 -- alembic_models --
--- Models as they were declared, for a comparison. A table of the default schema has no schema in its name.
-select m.name, m.source::text as source, m.target, m.features, m.keep_receipts::text as keep_receipts,
+-- Models as they were declared, for a comparison, and to be declared again: a parameter of which nothing is said here has its
+-- default. A table of the default schema has no schema in its name. The levels of a hash follow from the feature.
+select m.name, m.source::text as source, m.target, m.features,
        jsonb_strip_nulls(jsonb_build_object(
            'positive', m.positive, 'loss', m.loss, 'unlearner', m.unlearner, 'epsilon', m.epsilon, 'delta', m.delta,
            'gamma', m.gamma, 'lambda', m.lambda, 'm', m.m, 'tau', m.tau, 'kappa', m.kappa, 'clip', m.clip,
            'calibration_rows', m.calibration_rows, 'on_null', m.on_null, 'on_exhausted', m.on_exhausted,
-           'categories', m.categories, 'subject', m.subject, 'ridge', m.ridge, 'curves', m.curves,
-           'serve_during_refresh', m.serve_during_refresh)) as parameters
+           'categories', nullif(m.categories - array(select p ->> 'feature' from jsonb_array_elements(m.parts) p
+                                                     where p ->> 'as' = 'hash'), '{}'),
+           'subject', m.subject, 'ridge', m.ridge, 'curves', m.curves, 'weight', m.weight, 'class_weight', m.class_weight,
+           'serve_during_refresh', m.serve_during_refresh, 'key', m.key_columns,
+           'keep_receipts', m.keep_receipts::text)) as parameters
 from mempair.model m
 join pg_catalog.pg_class c on c.oid = m.source

@@ -37,13 +37,32 @@ else:
             context.run_migrations()
 """
 TABLES = """
-from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table
+from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table
 
 from mempair_db.sqlalchemy import MemoryPairModel
 
 metadata = MetaData()
 customers = Table("customers", metadata, Column("id", Integer, primary_key=True), Column("age", Float),
                   Column("plan", String), Column("churned", Boolean))
+"""
+ODD_TABLES = (
+    TABLES
+    + """
+from datetime import timedelta
+
+visits = Table("visits", metadata, Column("email", String, nullable=False), Column("day", Integer, nullable=False),
+               Column("age", Float), Column("town", String), Column("weight", Float), Column("kind", Integer),
+               Index("visit", "day", "email", unique=True), schema="elsewhere")
+"""
+)
+# Every parameter of create_model is said by one of them.
+ODD_MODELS = """
+MemoryPairModel('weighed', visits, target=visits.c.kind, features='age, town:hash:16', positive=1, loss='logistic',
+                unlearner='exact', key=[visits.c.email, visits.c.day], subject=visits.c.email, weight=visits.c.weight,
+                class_weight='balanced', ridge=3, curves=2, serve_during_refresh=False, gamma=.5, calibration_rows=60,
+                keep_receipts=timedelta(days=30), on_null='skip', backfill=False, categories=None)
+MemoryPairModel('noisy', customers, target='churned', features=['age', 'plan'], epsilon=2, delta=1e-7, m=5, tau=4,
+                kappa=2, clip=2.5, on_exhausted='halt', categories={'plan': ['a', 'b']}, loss=None, **{'lambda': .1})
 """
 DECLARED = """
 MemoryPairModel('churn', customers, target='churned', features={features}, gamma={gamma}, keep_receipts='{kept}')
@@ -100,6 +119,13 @@ class Project:
     def models(self) -> list[tuple[object, ...]]:
         with psycopg.connect(self.dsn) as connection:
             return connection.execute("select name, features, gamma, keep_receipts::text from mempair.model").fetchall()
+
+    def everything(self) -> list[tuple[object, ...]]:
+        """All that a declaration decides."""
+        with psycopg.connect(self.dsn) as connection:
+            changing = "{id, created_at, epoch, phase, promise}"
+            found = "select to_jsonb(model) - %s::text[] from mempair.model order by name"
+            return connection.execute(found, [changing]).fetchall()
 
 
 @pytest.fixture
@@ -168,3 +194,29 @@ def test_offline_mode_prints_what_online_mode_does(project: Project) -> None:
     command = [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", project.dsn]
     subprocess.run(command, input=project.alembic("upgrade", "head", "--sql"), text=True, check=True)
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+
+
+def test_every_parameter_is_compared_and_comes_back_after_a_drop(project: Project) -> None:
+    with psycopg.connect(project.dsn, autocommit=True) as connection:
+        connection.execute("create schema elsewhere")
+        named = connection.execute("select proargnames from pg_proc where proname = 'create_model'").fetchall()
+    said = {name for (names,) in named for name in names} - {"model_name", "source"}
+    assert not [name for name in said if f"{name}=" not in ODD_MODELS and f"'{name}':" not in ODD_MODELS]
+
+    tables = project.folder / "own" / "tables.py"
+    tables.write_text(ODD_TABLES + ODD_MODELS)
+    environment = project.folder / "own" / "env.py"
+    environment.write_text(
+        environment.read_text().replace("target_metadata=", "include_schemas=True, target_metadata=")
+    )
+    project.autogenerate(1)
+    declared = project.everything()
+    assert len(declared) == 2
+    assert "    pass" in project.autogenerate(2)  # the tables of schema mempair are nobody's to drop
+
+    tables.write_text(ODD_TABLES)
+    dropped = project.autogenerate(3)
+    assert dropped.count("op.drop_mempair_model(") == 2
+    assert project.everything() == []
+    project.alembic("downgrade", "-1")
+    assert project.everything() == declared

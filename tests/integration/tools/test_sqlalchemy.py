@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
 from sqlalchemy.pool import NullPool
 
-from mempair_db.sqlalchemy import CreateModel, Declaration, MemoryPairModel, predict, row, try_predict
+from mempair_db.sqlalchemy import CreateModel, Declaration, MemoryPairModel, predict, predict_class, row, try_predict
 from mempair_db.worker.loop import Worker
 
 
@@ -78,6 +78,8 @@ def test_predictions_are_typed_expressions(engine: Engine) -> None:
         assert session.execute(whole).scalar_one() == likely
         nothing = select(try_predict("50% 'off'", Customer)).where(Customer.id == 2)
         assert session.execute(nothing).scalar_one() == likely
+        judged = select(predict_class("50% 'off'", Customer)).where(Customer.id == 2)
+        assert session.execute(judged).scalar_one() == "true"
         ordered = select(Customer).order_by(predict("50% 'off'", Customer).desc()).limit(1)
         assert session.execute(ordered).scalar_one().churned
 
