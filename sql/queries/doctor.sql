@@ -72,11 +72,16 @@ cross join lateral mempair.partitions(m.source) p
 join pg_catalog.pg_subscription_rel s on s.srrelid = p.relation
 
 -- doctor_statistics --
--- The planner's idea of a table decides how rows are found again.
+-- The planner's idea of a table decides how rows are found again. Autovacuum sees to it within minutes, if it may.
 select pg_catalog.format('%%s has changed a lot since it was last analysed', s.relid::pg_catalog.regclass) as problem,
        pg_catalog.format('analyze %%s;', s.relid::pg_catalog.regclass) as remedy
 from pg_catalog.pg_stat_all_tables s
+join pg_catalog.pg_class t on t.oid = s.relid
 where s.n_mod_since_analyze > greatest(10000, s.n_live_tup)
+  and (coalesce(greatest(s.last_analyze, s.last_autoanalyze), pg_catalog.pg_postmaster_start_time()) < now() - interval '10 minutes'
+       or not pg_catalog.current_setting('autovacuum')::boolean
+       or exists (select from pg_catalog.pg_options_to_table(t.reloptions) o
+                  where o.option_name = 'autovacuum_enabled' and not o.option_value::boolean))
   and (s.relid in (select p.relation from mempair.model m
                    join pg_catalog.pg_class c on c.oid = m.source cross join lateral mempair.partitions(m.source) p)
        or s.relid in ('mempair.learned_keys'::pg_catalog.regclass, 'mempair.ledger'::pg_catalog.regclass))
