@@ -210,6 +210,7 @@ declare
     place integer := 4 + d;
     w bigint[] := array_fill(0, array[d]);
     step bigint[];
+    still boolean;
     h integer := 0;
 begin
     model.constants := stored || jsonb_build_object('loss', 'squared', 'w0', zero, 'h', 12);
@@ -228,8 +229,9 @@ begin
     for round in 1..15 loop
         model.constants := stored || jsonb_build_object('w0', jsonb_build_array(to_jsonb(w)), 'h', 12);
         step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true));
-        exit when step = w;
+        still := (select max(abs(one.step - one.w)) <= 8 from unnest(step, w) as one(step, w));
         w := step;
+        exit when still;
     end loop;
     h := greatest(0, least(12, floor(ln(sqrt((squares / n)::float8) / 1024 / (sqrt(12::float8) / 16)) / ln(2::float8) + 0.5)));
     if (stored ->> 'h')::integer <> h then

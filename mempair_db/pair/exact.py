@@ -46,6 +46,7 @@ TABLE_HALF: Final = 16 * TABLE_STEP
 ROUNDING: Final = 1 / 16  # w0 on its grid of 2^−h moves a score by about so much (EXACT.md, 7)
 FINE: Final = 12  # w of a step towards the reference is a multiple of 2^−12
 STEPS: Final = 15
+STILL: Final = 2 ** (FINE - 9)  # a step that moves no weight by more than 2^−9 is the last
 BLOCK: Final = 2**14
 WEIGHTED_BLOCK: Final = 2**11
 CACHED: Final = 2**16  # numbers of a block that stay near the processor, but at least
@@ -275,7 +276,7 @@ def refer(
 ) -> Reference:
     """Choose the reference from the reference rows, whatever their order.
 
-        w = 0; repeat: w = round(solve(sums(w, R)), 2^−12);  w0 = round(w, 2^−h)
+        w = 0; repeat until it stands still: w = round(solve(sums(w, R)), 2^−12);  w0 = round(w, 2^−h)
         2^−h ≈ √12/16/rms‖x‖: rounding moves a score by about 1/16
 
     With `labels` y is the place of a row's class among them. With `balance` the classes' weights are chosen so that
@@ -326,9 +327,10 @@ def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
         # Newton's whole step of several classes, from far away, may lead further away: with seven of CoverType it did.
         reach = REACH if w.labels and w.together else np.inf
         step = np.floor(solve(w, total(w), reach=reach) * 2.0**FINE + 0.5).astype(np.int64)
-        if np.array_equal(step, w.w0):
-            break
+        still = np.abs(step - w.w0).max() <= STILL
         w = replace(w, w0=step)
+        if still:
+            break
     h = grid(int(np.trace(at_zero.H[0])), n)
     return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
 
