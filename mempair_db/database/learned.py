@@ -40,7 +40,8 @@ def buckets(keys: Sequence[str]) -> npt.NDArray[np.int32]:
     >>> buckets(["42", "é"]).tolist()
     [136, 318]
     """
-    return np.fromiter((zlib.crc32(key.encode()) for key in keys), np.int64, len(keys)).astype(np.int32) & (BUCKETS - 1)
+    numbers = np.fromiter(map(zlib.crc32, map(str.encode, keys)), np.int64, len(keys))
+    return numbers.astype(np.int32) & (BUCKETS - 1)
 
 
 def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, list[int | None]]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from .encode import Matrix, Texts, Vector
 
 _LOW = np.uint64(32)
+BLOCK = 1024  # rows at once: to take new memory for all rows of a batch costs more than to hash them
 
 
 def fingerprints(secret: bytes, x: Matrix, y: Vector, c: Texts = ()) -> npt.NDArray[np.int64]:
@@ -26,13 +27,19 @@ def fingerprints(secret: bytes, x: Matrix, y: Vector, c: Texts = ()) -> npt.NDAr
     >>> bool(marks[0] == marks[1]), bool(marks[0] == marks[2])
     (True, False)
     """
-    # + 0.0: an UPDATE from −0 to 0 changes nothing to Postgres, and so is not captured.
-    numbers = np.ascontiguousarray(np.column_stack([x, y]) + 0.0).view("<u4")
-    words = np.concatenate([numbers, _texts(secret, c)], axis=1) if len(c) else numbers
-    keys = _keys(secret, words.shape[1])
-    with np.errstate(over="ignore"):
-        hashed = words.astype(np.uint64) @ keys[:, 1:].T + keys[:, 0]
-    return ((hashed[:, 0] >> _LOW << _LOW) | (hashed[:, 1] >> _LOW)).view(np.int64)
+    keys = _keys(secret, 2 * (x.shape[1] + 1 + (len(c[0]) if len(c) else 0)))
+    found = np.empty(len(x), np.uint64)
+    known: dict[str | None, tuple[int, int]] = {}
+    for begin in range(0, len(x), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        # + 0.0: an UPDATE from −0 to 0 changes nothing to Postgres, and so is not captured.
+        words = np.ascontiguousarray(np.column_stack([x[block], y[block]]) + 0.0).view("<u4")
+        if len(c):
+            words = np.concatenate([words, _texts(secret, c[block], known)], axis=1)
+        with np.errstate(over="ignore"):
+            hashed = words.astype(np.uint64) @ keys[:, 1:].T + keys[:, 0]
+        found[block] = (hashed[:, 0] >> _LOW << _LOW) | (hashed[:, 1] >> _LOW)
+    return found.view(np.int64)
 
 
 def _keys(secret: bytes, words: int) -> npt.NDArray[np.uint64]:
@@ -40,9 +47,8 @@ def _keys(secret: bytes, words: int) -> npt.NDArray[np.uint64]:
     return np.frombuffer(stream, "<u8").reshape(2, words + 1).astype(np.uint64)
 
 
-def _texts(secret: bytes, c: Texts) -> npt.NDArray[np.uint32]:
+def _texts(secret: bytes, c: Texts, known: dict[str | None, tuple[int, int]]) -> npt.NDArray[np.uint32]:
     """Two words for every text; equal texts are hashed once."""
-    known: dict[str | None, tuple[int, int]] = {}
     rows = [[_words(secret, value, known) for value in values] for values in c]
     return np.array(rows, np.uint32).reshape(len(c), -1)
 

@@ -40,18 +40,22 @@ def matrix(
 ) -> npt.NDArray[np.float64]:
     """Decode the numbers of all chunks; one that is missing, or has another shape, becomes NaN. A zero has no sign."""
     ends = np.cumsum(counts)
-    found = np.full((int(ends[-1]) if len(ends) else 0, width), np.nan)
+    found = np.empty((int(ends[-1]) if len(ends) else 0, width))
     if width == 0:
         return found
     single = header + width * arrays.ELEMENT.itemsize
     ones = [i for i, data in enumerate(chunks) if counts[i] == 1 and data is not None and len(data) == single]
+    found[ends[counts == 1] - 1] = np.nan
     found[ends[ones] - 1] = arrays.floats([chunks[i] or b"" for i in ones], width, header)
     for i in np.flatnonzero(counts > 1).tolist():
         data, count = chunks[i], int(counts[i])
+        rows = found[ends[i] - count : ends[i]]
         if data is not None and len(data) == header + count * width * arrays.ELEMENT.itemsize:
-            values = np.frombuffer(data, arrays.ELEMENT, offset=header)["value"]
-            found[ends[i] - count : ends[i]] = values.reshape(count, width)
-    return found + 0.0
+            rows[:] = np.frombuffer(data, arrays.ELEMENT, offset=header)["value"].reshape(count, width)
+        else:
+            rows[:] = np.nan
+    found += 0.0
+    return found
 
 
 def integers(chunks: Sequence[bytes | None], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
