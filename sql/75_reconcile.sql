@@ -195,7 +195,7 @@ begin
         update mempair.state s
         set version = s.version + 1, epoch = s.epoch + 1, clock = 0, rows_learned = 0, anchor = null, theta = null,
             tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null,
-            uncertainty = null, rows_refreshed = null, reference_rows = null, others_refreshed = null
+            uncertainty = null, rows_refreshed = null, reference_rows = null, references_left = null, others_refreshed = null
         where s.model_id = model.id;
         update mempair.published p
         set version = p.version + 1, epoch = p.epoch + 1, weights = null, centers = null, intercept = null, levels = null,

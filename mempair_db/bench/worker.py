@@ -23,7 +23,6 @@ from mempair_db.bench.report import Result, goal, machine, render
 from mempair_db.bench.scratch import Table
 from mempair_db.database import models
 from mempair_db.database.connect import connect
-from mempair_db.database.queries import query
 from mempair_db.worker import batch, changes
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.purge import purge
@@ -100,7 +99,6 @@ def _read_all(worker: psycopg.Connection[Any], number: int) -> None:
     with worker.transaction():
         model = models.lease(worker, number)
         assert model is not None  # noqa: S101
-        worker.execute(query("sort_in_memory"))
         last = 0
         while len(found := changes.read(worker, model, after=last)):
             last = int(found.seq[-1])

@@ -35,6 +35,7 @@ class Exact:
         self.references_left = 0
         self.others_refreshed = 0  # rows of a class without a place, at the last refresh, rounded
         self.new_constants = True
+        self._solved: tuple[tuple[Reference, Sums, Sums | None], Matrix] | None = None  # the weights, and of what
         self.halted = False  # a deletion waits for a refresh, and the old model must not be served meanwhile
 
     @property
@@ -94,9 +95,13 @@ class Exact:
 
     def weights(self) -> Matrix:
         """w, from the sums."""
-        if self.reference is None or self.total is None:
+        total = self.total
+        if self.reference is None or self.sums is None or total is None:
             raise ValueError("the model has no constants yet")
-        return exact.solve(self.reference, self.total, self.terms["ridge"])
+        solved = (self.reference, self.sums, self.others)
+        if self._solved is None or any(now is not then for now, then in zip(solved, self._solved[0], strict=True)):
+            self._solved = solved, exact.solve(self.reference, total, self.terms["ridge"])
+        return self._solved[1]
 
     def outgrown(self) -> str | None:
         """Say why the constants no longer fit, or None."""
@@ -131,8 +136,10 @@ class Exact:
         self.sums = Sums.from_bytes(row["sums"], *self.reference.shape)
         self.rows_refreshed, self.reference_rows = row["rows_refreshed"], row["reference_rows"]
         self.others_refreshed = row["others_refreshed"] or 0
-        left = connection.execute(query("count_reference"), {"model": row["id"]}).fetchone()
-        self.references_left = left[0] if left else 0
+        self.references_left = row["references_left"]
+        if self.references_left is None or row["fleet_shard"] is not None:
+            left = connection.execute(query("count_reference"), {"model": row["id"]}).fetchone()
+            self.references_left = left[0] if left else 0
         self.new_constants = False
         if row["fleet_shard"] is not None:
             self.take_in(connection, row["id"], row["fleet_generation"])
@@ -157,6 +164,7 @@ class Exact:
             "rows": self.rows,
             "rows_refreshed": self.rows_refreshed,
             "reference_rows": self.reference_rows,
+            "references_left": self.references_left,
             "others_refreshed": self.others_refreshed,
             "refreshed": self.new_constants,
             "uncertainty": self.uncertainty(),
@@ -167,7 +175,8 @@ class Exact:
         ready = self.ready
         values = {"ready": ready, "samples": self.samples, "needed": self.samples if ready else self._needed()}
         connection.execute(query("publish"), common | values | self.served())
-        connection.execute(query("unpublish_classes"), {"model": common["model"]})
+        if self.new_constants or self.reference.labels:
+            connection.execute(query("unpublish_classes"), {"model": common["model"]})
         for place, folded in enumerate(self.served_classes(), start=1):
             connection.execute(query("publish_class"), {"model": common["model"], "place": place} | folded)
 

@@ -45,6 +45,9 @@ INSERT: Final = events.INSERT
 DELETE: Final = events.DELETE
 TRUNCATE: Final = 3
 
+# Where a model stands, as its own row says.
+STANDING = ("epoch", "phase", "reason", "retrain_requested")
+
 KEEP_EVERY = 3600.0  # seconds between versions that are kept, and after which one is kept again when all were erased
 
 # The phases of a model, and what leads from one to another. Paused, to be retrained and failed are not among them:
@@ -77,7 +80,6 @@ class Model:
 
     id: int
     name: str
-    source: sql.Identifier
     phase: str
     paused: bool
     retrain_requested: str | None
@@ -100,6 +102,7 @@ class Model:
     versions_age: float | None = None  # seconds since the last one was kept, or all were erased
     numbers: list[str] = field(default_factory=list)  # names of the features
     texts: list[str] = field(default_factory=list)
+    stored: tuple[Any, ...] = ()  # what its own row says
     forgets: bool = True  # whether a learned row goes; who only adds rows says that none does
 
     @property
@@ -139,7 +142,6 @@ class Model:
     def statement(self, name: str) -> sql.Composed:
         """Return a named query with this model's tables and functions filled in."""
         return sql.SQL(query(name)).format(
-            source=self.source,
             rows=sql.Identifier("mempair", f"source_{self.id}"),
             delete=sql.Literal(DELETE),
             truncate=sql.Literal(TRUNCATE),
@@ -205,7 +207,6 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
     return Model(
         id=row["id"],
         name=row["name"],
-        source=sql.Identifier(row["source_schema"], row["source_table"]),
         phase=row["phase"],
         paused=row["paused"],
         retrain_requested=row["retrain_requested"],
@@ -228,6 +229,7 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         texts=row["text_features"],
         versions=row["versions"],
         versions_age=row["versions_age"],
+        stored=tuple(row[name] for name in (*STANDING, "failure")),
     )
 
 
@@ -255,10 +257,10 @@ def parameters(row: Mapping[str, Any]) -> Parameters:
     return Parameters(**{name: row[_COLUMNS.get(name, name)] for name in names if _COLUMNS.get(name, name) in row})
 
 
-def save(connection: psycopg.Connection[Any], model: Model) -> None:
-    """Write the state, the published weights and the model's own row."""
+def save(connection: psycopg.Connection[Any], model: Model, *, erases: bool) -> None:
+    """Write the state, the published weights and the model's own row; `erases`: what was applied is to be purged."""
     model.version += 1
-    common = {"model": model.id, "version": model.version, "epoch": model.epoch}
+    common = {"model": model.id, "version": model.version, "epoch": model.epoch, "erases": erases}
     if model.engine.begun:
         model.engine.save(connection, common)
     else:
@@ -290,5 +292,6 @@ def _keep_versions(connection: psycopg.Connection[Any], model: Model) -> None:
 
 def save_row(connection: psycopg.Connection[Any], model: Model) -> None:
     """Write where the model stands, and nothing of what it has learned."""
-    kept = {name: getattr(model, name) for name in ("epoch", "phase", "reason", "retrain_requested")}
-    connection.execute(query("save_model"), {"model": model.id} | kept)
+    standing = {name: getattr(model, name) for name in STANDING}
+    if model.stored != (*standing.values(), None):
+        connection.execute(query("save_model"), {"model": model.id} | standing)

@@ -160,7 +160,6 @@ def _leased(connection: psycopg.Connection[Any], shard: Place, name: str) -> Hel
         )
     connection.execute(query("own_limits"))
     connection.execute("set local row_security = off")
-    connection.execute(query("sort_in_memory"))
     model = models.lease(connection, row[0])
     return None if model is None else Held(shard, connection, model, share(connection))
 

@@ -144,11 +144,11 @@ class Record:
             self.enter("config", detail=f"version {self.model.held} is published no more: rows in it have gone")
         self._write_lists(connection)
         if self._written:
-            models.save(connection, self.model)
+            done = self.outcome
+            erases = bool(done.unlearned or done.cancelled or done.retrained or done.learned >= MANY)
+            models.save(connection, self.model, erases=erases)
         else:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
             models.save_row(connection, self.model)
-        if self.outcome.unlearned or self.outcome.cancelled or self.outcome.retrained or self.outcome.learned >= MANY:
-            connection.execute(query("mark_unpurged"), {"model": self.model.id})
         point("state written")
         self.outcome.figures = self.model.engine.figures()
 

@@ -27,7 +27,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "state": {
         NOISED: "anchor theta block checkpoint",
         PUBLIC: "model_id version epoch clock rows_learned tally cap spent deletions largest ledger_seq "
-        "rows_refreshed reference_rows others_refreshed",
+        "rows_refreshed reference_rows references_left others_refreshed",
         ROWS: "sums uncertainty",
         TIME: "refreshed_at unlearned_at unpurged_since",
         RANDOM: "ledger_hash attest_salt digest_salt",

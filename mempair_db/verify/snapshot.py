@@ -126,7 +126,6 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     """
     connection.execute(query("own_limits"))
     connection.execute("set local row_security = off")
-    connection.execute(query("sort_in_memory"))
     model = models.look(connection, model_id)
     if model is None:
         return None

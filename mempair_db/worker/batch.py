@@ -45,7 +45,6 @@ def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
         if model is None or model.paused or model.retrain_requested or model.phase == "exhausted":
             return Outcome()
         point("leased")
-        connection.execute(query("sort_in_memory"))
         record = Record(model)
         changes = queue.read(connection, model)
         point("read")
@@ -86,7 +85,7 @@ def net(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> 
     reasons = unusable(changes, model.imputes, model.regression, is_exact, bool(model.terms.get("weighted")))
     prints = fingerprints(model.secret, changes.x, changes.y, changes.c)
     deleted = set(changes.keys_of(queue.DELETE))
-    new = [key for key in changes.keys_of(queue.INSERT) if key not in deleted]
+    new = [key for key in changes.keys_of(queue.INSERT) if key not in deleted] if deleted else changes.keys
     known = learned.find(connection, model.id, [*deleted, *new[:1]])
     if new and new[0] in known:  # rare: capture sees a row again only if the table was loaded anew beneath the model
         known = learned.find(connection, model.id, [*deleted, *new])
@@ -103,8 +102,7 @@ def request_retrain(connection: psycopg.Connection[Any], model: Model, why: str,
 
 def empty_queue(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> None:
     """Remove this batch from the queue."""
-    for half in ("a", "b"):
-        connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[-1])})
+    connection.execute(model.statement("delete_changes"), {"last": int(changes.seq[-1])})
     point("queue emptied")
 
 
@@ -142,8 +140,7 @@ def _wait_for_calibration(
     if not reduced.cancelled or not changes.complete:
         return
     enter_free(record, changes, reduced)
-    for half in ("a", "b"):
-        connection.execute(model.statement(f"empty_{half}"))
+    connection.execute(model.statement("empty_queue"))
     connection.execute(query("enqueue_source"), {"model": model.id})
     record.write(connection)
 
@@ -165,8 +162,7 @@ def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Change
             record.flush(connection)
     rows = learned.forget_all(connection, model.id)
     connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
-    for half in ("a", "b"):
-        connection.execute(model.statement(f"delete_{half}"), {"last": int(changes.seq[last])})
+    connection.execute(model.statement("delete_changes"), {"last": int(changes.seq[last])})
     record.enter("epoch", rows=rows, detail="truncate")
     record.enter("retrained", rows=0, detail=f"truncated: {rows} rows forgotten, none is left to learn")
     record.note(f"table truncated: {rows} rows forgotten")

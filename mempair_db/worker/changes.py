@@ -12,9 +12,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import psycopg
+from psycopg import sql
 
 from mempair_db.database import arrays, models
 from mempair_db.database.models import Model
+from mempair_db.database.queries import query
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
 from mempair_db.worker import chunks
@@ -96,12 +98,18 @@ def read(connection: psycopg.Connection[Any], model: Model, after: int = 0, *, b
     )
 
 
+def waits(connection: psycopg.Connection[Any], model_id: int) -> bool:
+    """Whether anything is in the model's queue: asked before a batch locks the model, which is a write."""
+    halves = {half: sql.Identifier("mempair", f"change_{model_id}_{half}") for half in ("a", "b")}
+    row = connection.execute(sql.SQL(query("waits")).format(**halves)).fetchone()
+    return bool(row and row[0])
+
+
 def remove(connection: psycopg.Connection[Any], model: Model, changes: Changes, which: Sequence[int]) -> None:
     """Take some events out of the queue; what is left of their chunks goes back under its old number."""
     touched = np.isin(changes.seq, changes.seq[list(which)])
     seqs = np.unique(changes.seq[touched])
-    for half in ("a", "b"):
-        connection.execute(model.statement(f"delete_some_{half}"), {"seqs": seqs.tolist()})
+    connection.execute(model.statement("delete_some_changes"), {"seqs": seqs.tolist()})
     touched[list(which)] = False
     put_back(connection, model, changes.take(np.flatnonzero(touched).tolist()))
 

@@ -1,4 +1,4 @@
-"""The worker: look at every model in turn, and sleep a little longer each time there is nothing to do."""
+"""The worker: look at every model in turn, and sleep the longer the longer there was nothing to do."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome
 from mempair_db.worker import batch
+from mempair_db.worker import changes as queue
 from mempair_db.worker.messages import Messages, cause, failure_of
 from mempair_db.worker.metrics import Metrics
 from mempair_db.worker.purge import PURGE_AFTER, Purges, compact
@@ -30,8 +31,10 @@ from mempair_db.worker.retrain import retrain
 
 log = logging.getLogger("mempair.worker")
 
-BUSY: Final = 0.002  # seconds between looks while there is work
+BUSY: Final = 0.001  # seconds between looks while there is work
+PATIENCE: Final = 0.1  # after so much of the time that was quiet, look again; at the latest after IDLE
 IDLE: Final = 0.2
+QUIET: Final = 0.1  # seconds without work before what was applied is erased: no deletion of a series waits for that
 LONGEST_BACKOFF: Final = 30.0
 LONGEST_REST: Final = 300.0  # of a failed model
 HEARTBEAT: Final = 10.0
@@ -110,6 +113,8 @@ class Worker:
         self._looks: dict[int, tuple[float, float]] = {}  # queues that only wait: when to look again, and the pause
         self._rests: dict[int, tuple[float, float]] = {}  # failed models: until when, and how long the pause was
         self._done: dict[str, float] = {}
+        self._worked: dict[int, float] = {}  # when a model last had work
+        self._quiet = 0.0  # how long it must have had none before it is purged
         self.messages = Messages()
         self.failed: dict[str, str] = {}  # models that could not be worked on the last time, and why
 
@@ -204,12 +209,15 @@ class Worker:
             connection.execute(query("request_retrain"), {"model": turn.id, "why": why})
         if turn.retrain_requested or why:
             outcome = retrain(connection, turn.id, dsn=self.dsn, give_up=self._stop.is_set)
-        elif turn.queued and self._may_look(turn):
+        elif turn.queued and self._may_look(turn) and queue.waits(connection, turn.id):
             outcome = batch.apply_batch(connection, turn.id)
             self._looked(turn, outcome)
         else:
             outcome = Outcome()
-        self._purges.step(connection, turn.id, turn.unpurged, idle=not outcome.worked)
+        if outcome.worked:
+            self._worked[turn.id] = time.monotonic()
+        idle = time.monotonic() - self._worked.get(turn.id, 0.0) >= self._quiet and not outcome.worked
+        self._purges.step(connection, turn.id, turn.unpurged, idle=idle)
         if not outcome.worked and self._due(f"compact {turn.id}", COMPACT) and turn.learned:
             compact(connection, turn.id)
         if turn.failure is not None and not outcome.worked:
@@ -241,7 +249,7 @@ class Worker:
             self.report(turn.id, outcome)
 
     def _serve(self, connection: psycopg.Connection[Any]) -> None:
-        pause = BUSY
+        worked, self._quiet = time.monotonic(), QUIET
         try:
             while not self._stop.is_set():
                 if self._due("heartbeat", HEARTBEAT):
@@ -254,9 +262,10 @@ class Worker:
                     self.metrics.lag(connection)
                 if self.metrics and self._due("drift", DRIFT):
                     self.metrics.drift(connection)
-                pause = BUSY if self.round(connection) else min(self.idle, pause * 1.5)
+                if self.round(connection):
+                    worked = time.monotonic()
                 self.messages.idle()
-                self._stop.wait(pause)
+                self._stop.wait(min(self.idle, max(BUSY, PATIENCE * (time.monotonic() - worked))))
         finally:
             if not connection.broken and not connection.closed:
                 connection.execute(query("sign_off"), {"id": self.id})

@@ -97,8 +97,7 @@ def _refill(connection: psycopg.Connection[Any], model_id: int) -> bool:
         waiting = connection.execute(query("pending"), {"model": model_id}).fetchone()
         if model is None or model.engine.begun or model.paused or waiting is None or waiting[1]:
             return False
-        for half in ("a", "b"):
-            connection.execute(model.statement(f"empty_{half}"))
+        connection.execute(model.statement("empty_queue"))
         connection.execute(query("enqueue_source"), {"model": model_id})
     return True
 

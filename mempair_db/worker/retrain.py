@@ -58,7 +58,6 @@ def retrain(
                 return Outcome()
         connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
         connection.execute(query("join_by_hashing"))
-        connection.execute(query("sort_in_memory"))
         unseen = _unseen_deletions(connection, model)
         connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)
@@ -75,8 +74,7 @@ def retrain(
         if rows is None:
             raise Rollback
         point("replayed")
-        for half in ("a", "b"):
-            connection.execute(model.statement(f"empty_{half}"))
+        connection.execute(model.statement("empty_queue"))
         if not model.engine.begun:
             connection.execute(query("enqueue_source"), {"model": model.id})
         model.retrain_requested = None

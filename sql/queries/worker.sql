@@ -1,4 +1,4 @@
--- The worker's queries. {a} and {b} are a model's two queue tables, {rows} the view of its table, {source} the table,
+-- The worker's queries. {a} and {b} are a model's two queue tables, {rows} the view of its table,
 -- {key}, {x}, {c}, {y} its extractors, {delete} and {truncate} what an event can be.
 
 -- models --
@@ -18,23 +18,25 @@ join pg_catalog.pg_class c on c.oid = m.source
 where not m.paused and m.id = coalesce(%(model)s, m.id)
 order by m.id
 
+-- waits --
+select exists (select from {a}) or exists (select from {b})
+
 -- request_retrain --
 -- Ask for a retrain, if nobody has: visible at once, before the long transaction that does it.
 update mempair.model set retrain_requested = %(why)s where id = %(model)s and retrain_requested is null
 
 -- look --
+-- Whether the table is there is asked of a function, which is NULL if not: to plan a join with pg_class takes longer than all the rest.
 select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
-       s.reference_rows, s.others_refreshed, s.ledger_seq, p.ready, n.nspname as source_schema, c.relname as source_table, x.secret,
+       s.reference_rows, s.references_left, s.others_refreshed, s.ledger_seq, p.ready, x.secret,
        f.shard as fleet_shard, f.generation as fleet_generation, f.references_checked, p.held, p.versions,
        extract(epoch from clock_timestamp() - p.versions_at)::float8 as versions_age
 from mempair.state s
 join mempair.model m on m.id = s.model_id
 join mempair.published p on p.model_id = s.model_id
 join mempair.secret x on x.model_id = s.model_id
-join pg_catalog.pg_class c on c.oid = m.source
-join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 left join mempair.fleet_member f on f.model_id = s.model_id
-where s.model_id = %(model)s
+where s.model_id = %(model)s and pg_catalog.pg_table_is_visible(m.source) is not null
 
 -- lock_state --
 -- Goes after "look": the lock on the state row makes this worker the only writer of the model until the transaction ends.
@@ -62,18 +64,12 @@ select q.seq, q.op, q.rows, q.keys, q.x, q.c, q.y,
 from batch b
 join (select * from {a} union all select * from {b}) as q on q.seq > %(after)s and q.seq <= b.last
 
--- delete_a --
+-- delete_changes --
 -- In the snapshot that read them, so exactly the rows that were read.
-delete from {a} where seq <= %(last)s
+with other as (delete from {a} where seq <= %(last)s) delete from {b} where seq <= %(last)s
 
--- delete_b --
-delete from {b} where seq <= %(last)s
-
--- delete_some_a --
-delete from {a} where seq = any (%(seqs)s)
-
--- delete_some_b --
-delete from {b} where seq = any (%(seqs)s)
+-- delete_some_changes --
+with other as (delete from {a} where seq = any (%(seqs)s)) delete from {b} where seq = any (%(seqs)s)
 
 -- put_back --
 -- What is left of a chunk, under its old number.
@@ -156,7 +152,9 @@ update mempair.state set
     theta = %(theta)s, tally = %(tally)s, block = %(block)s,
     checkpoint = case when %(new_checkpoint)s then %(checkpoint)s::bytea else checkpoint end, cap = %(cap)s, spent = %(spent)s,
     deletions = %(deletions)s, largest = %(largest)s, sums = null, uncertainty = null, rows_refreshed = null,
-    reference_rows = null, others_refreshed = null, attest_salt = null, digest_salt = null
+    reference_rows = null, references_left = null, others_refreshed = null, attest_salt = null, digest_salt = null,
+    unpurged_since = case when %(erases)s then coalesce(unpurged_since, clock_timestamp()) else unpurged_since end,
+    unlearned_at = case when %(erases)s then clock_timestamp() else unlearned_at end
 where model_id = %(model)s
 
 -- state_to_digest --
@@ -171,7 +169,9 @@ update mempair.state set digest_salt = %(salt)s where model_id = %(model)s
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
     block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null, uncertainty = null,
-    rows_refreshed = null, reference_rows = null, others_refreshed = null, attest_salt = null, digest_salt = null
+    rows_refreshed = null, reference_rows = null, references_left = null, others_refreshed = null, attest_salt = null, digest_salt = null,
+    unpurged_since = case when %(erases)s then coalesce(unpurged_since, clock_timestamp()) else unpurged_since end,
+    unlearned_at = case when %(erases)s then clock_timestamp() else unlearned_at end
 where model_id = %(model)s
 
 -- publish --
@@ -215,10 +215,6 @@ on conflict (model_id, slot) do update set v = excluded.v, r = excluded.r
 -- cut_window --
 delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 
--- sort_in_memory --
--- At least 64 MB until the transaction ends: 4 MB, Postgres' default for everybody, spill every larger batch to disk.
-select pg_catalog.set_config('work_mem', greatest(pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024, 65536)::text || 'kB', true)
-
 -- join_by_hashing --
 -- Nobody analyses a queue: the planner takes it for nearly empty, and a nested loop over many events never ends.
 -- It has no idea how many keys two sides share either, and sorts both: hashing takes half as long.
@@ -246,12 +242,9 @@ from (select * from {a} union all select * from {b}) as q, unnest(q.keys, q.subj
 where q.op = {delete}
 group by k.row_key
 
--- empty_a --
+-- empty_queue --
 -- Under REPEATABLE READ: what the retrain's snapshot of the source already contains, and nothing newer.
-delete from {a}
-
--- empty_b --
-delete from {b}
+with other as (delete from {a}) delete from {b}
 
 -- enqueue_source --
 select mempair.enqueue_source(%(model)s)
@@ -287,11 +280,13 @@ select mempair.mark_dropped_sources()
 -- save_sums --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = %(rows)s, sums = %(sums)s,
-    rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s, uncertainty = %(uncertainty)s,
-    others_refreshed = %(others_refreshed)s,
+    rows_refreshed = %(rows_refreshed)s, reference_rows = %(reference_rows)s, references_left = %(references_left)s,
+    uncertainty = %(uncertainty)s, others_refreshed = %(others_refreshed)s,
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
-    largest = 0, attest_salt = null, digest_salt = null
+    largest = 0, attest_salt = null, digest_salt = null,
+    unpurged_since = case when %(erases)s then coalesce(unpurged_since, clock_timestamp()) else unpurged_since end,
+    unlearned_at = case when %(erases)s then clock_timestamp() else unlearned_at end
 where model_id = %(model)s
 
 -- save_failure --
@@ -353,10 +348,11 @@ select t.row_key, t.x, t.c, t.y from {rows} t
 where t.y is not null and t.place >= %(first)s::text::tid and t.place < %(last)s::text::tid
 
 -- own_limits --
--- Limits that were set for the whole database are for its users' statements, not for a batch or a retrain.
-set local statement_timeout = 0;
-set local idle_in_transaction_session_timeout = 0;
-set local lock_timeout = 0
+-- Until the transaction ends. Limits that were set for the whole database are for its users' statements, not for a batch or a
+-- retrain; and 4 MB to sort in, Postgres' default for everybody, would spill every larger batch to disk.
+select pg_catalog.set_config('statement_timeout', '0', true), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true),
+       pg_catalog.set_config('lock_timeout', '0', true),
+       pg_catalog.set_config('work_mem', greatest(pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024, 65536)::text || 'kB', true)
 
 -- still_there --
 -- Which of these keys the source still has.
@@ -391,10 +387,6 @@ order by c.relname
 -- purged --
 -- Whatever was unlearned since the tables were swapped is still in their pages.
 update mempair.state set unpurged_since = case when unlearned_at > %(started)s then %(started)s end where model_id = %(model)s
-
--- mark_unpurged --
-update mempair.state set unpurged_since = coalesce(unpurged_since, clock_timestamp()), unlearned_at = clock_timestamp()
-where model_id = %(model)s
 
 -- compact_learned --
 -- Keys of many small batches: one row per bucket again.

@@ -68,6 +68,8 @@ def check(story: Story) -> None:
         key for (key,) in story.sql.execute("select id::text from shop where churned is not null")
     }
     story.check_exact()
+    left = "select s.references_left = (select count(*) from mempair.reference_row) from mempair.state s"
+    assert story.one(left)
     assert story.sql.execute("select * from mempair.verify_odometer('churn')").fetchall() == []
 
 

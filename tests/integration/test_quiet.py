@@ -52,6 +52,26 @@ def test_an_idle_worker_of_fifty_models_asks_one_question_and_locks_and_writes_n
     assert world.one(marks) == before
 
 
+def test_a_look_at_a_queue_that_is_drained_but_not_erased_writes_nothing(world: World) -> None:
+    world(TABLE, MODEL.format("churn"))
+    world.fill(1, 300)
+    world.work()
+    world.fill(301, 305)  # too few to be erased at once
+    world.work()
+    assert world.one("select pg_relation_size('mempair.change_1_a') + pg_relation_size('mempair.change_1_b')") > 0
+    with connect(world.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        worker = Worker(world.dsn)
+        worker.round(connection)
+        for _ in range(5):
+            with connection.transaction():
+                assert not worker.round(connection)
+                assert connection.execute("select pg_current_xact_id_if_assigned()").fetchone() == (None,)
+        world.fill(306, 306)
+        assert worker.round(connection)
+    assert "306" in world.learned()
+
+
 def test_a_writer_that_is_idle_in_its_transaction_does_not_make_the_queues_swap_again_and_again(world: World) -> None:
     world(TABLE, MODEL.format("churn"))
     world.fill(1, 300)
