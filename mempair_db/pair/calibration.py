@@ -25,28 +25,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidParameter
-from . import bounds, curvature, encoding, events, losses, odometer, schedule
+from . import bounds, curvature, encoding, events, limits, losses, odometer, schedule
 from .encode import Texts
 from .encoding import Encoding, Matrix
 from .state import ANCHORED, PAPER, Constants, Vector, empty
 
 GRID: Final = tuple(10.0**-e for e in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
 TOLERANCE: Final = 0.5  # of γ
-LIMITS: Final = {
-    "epsilon": (5e-324, 20.0),  # beyond e^20 nothing is hidden
-    "gamma": (1e-9, 1e9),
-    "lam": (1e-8, 1e4),
-    "kappa": (1e-6, 1e9),
-    "clip": (1e-6, 1e6),
-}
-"""What the arithmetic was tried at; `mempair.create_model` has the same."""
-
 MOST_ROWS: Final = 10_000  # more calibration rows than this do not change the choice
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What the user chooses; the same names and defaults as ``mempair.create_model``."""
+    """What the user chooses: names and defaults of ``mempair.create_model``, where only `on_null` is another one."""
 
     loss: str = "logistic"
     epsilon: float = 1.0
@@ -66,15 +57,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """Refuse values that no theorem covers."""
-        for name, (least, most) in LIMITS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise InvalidParameter(f"{name} is {value}.", remedy=f"Give a number from {least:g} to {most:g}.")
-        if not 1e-300 < self.delta < 1:
-            raise InvalidParameter(f"delta is {self.delta}.", remedy="Give a number below 1, such as 1e-6.")
-        for name, count in {"m": self.m, "tau": self.tau, "calibration_rows": self.calibration_rows}.items():
-            if count is not None and (not isinstance(count, int) or count < 1):
-                raise InvalidParameter(f"{name} is {count}.", remedy="Give a whole number of at least 1.")
+        limits.check(self)
         choices = {
             "loss": (self.loss, tuple(losses.CODES)),
             "unlearner": (self.unlearner, ("symmetric", "passive")),

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from . import classes
 from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
+from .limits import LARGEST_CLIP
 from .reference import Integers, Reference, share
 from .sums import Sums, nothing
 from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
@@ -53,7 +54,6 @@ CACHED: Final = 2**16  # numbers of a block that stay near the processor, but at
 SMALLEST: Final = 2**10  # rows: adding a block to the others takes time too
 PANEL: Final = 48  # rows of H at a time
 HUBER_UNIT: Final = 2**8
-LARGEST_CLIP: Final = 8.0  # deviations; more counts as this, so that no sum of huber's terms can overflow
 LARGEST: Final = 2**17  # of a regression's residual, in units of 2^−10 deviations
 REFERENCE_ROWS: Final = 10_000
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..errors import InvalidParameter
-from .exact import LARGEST_CLIP, RIDGE
+from . import limits
+from .exact import RIDGE
+from .limits import LARGEST_CLIP
 
 CERTIFIED: Final = ("epsilon", "delta", "lam", "m", "tau", "kappa", "mode", "pairs", "schedule")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactParameters:
-    """What the user chooses; the same names and defaults as ``mempair.create_model``."""
+    """What the user chooses: names and defaults of ``mempair.create_model``, which calibrates from 100 rows."""
 
     loss: str = "logistic"
     ridge: float = RIDGE
@@ -30,15 +31,9 @@ class ExactParameters:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
-        for name in ("ridge", "gamma", "clip"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise InvalidParameter(f"{name} is {getattr(self, name)}.", remedy="Give a positive number.")
+        limits.check(self)
         if self.clip > LARGEST_CLIP:
             raise InvalidParameter(f"clip is {self.clip}.", remedy=f"Give at most {LARGEST_CLIP:g}.")
-        for name, least in (("calibration_rows", 1), ("curves", 0)):
-            given = getattr(self, name)
-            if (given is not None or name != "curves") and (not isinstance(given, int) or given < least):
-                raise InvalidParameter(f"{name} is {given}.", remedy=f"Give a whole number of at least {least}.")
         choices: dict[str, tuple[Any, ...]] = {
             "loss": ("logistic", "squared", "huber", "classes"),
             "on_null": ("skip", "impute"),
