@@ -185,8 +185,8 @@ def _constants(name: str, says: str, model: Offline, result: Audit, _effort: Eff
     return Claim(
         name,
         says,
-        HOLDS if found.read == 0 and found.control == found.rows else FAILS,
-        measured=f"{found.read} of {found.rows} rows read",
+        HOLDS if found.rounded and found.read == 0 and found.control == found.rows else FAILS,
+        measured=f"{found.read} of {found.rows} rows read" + ("" if found.rounded else ", and centres NOT rounded"),
         limit="0",
         note=f"removing one of them changes the constants in {found.changed} cases; means that are not rounded give "
         f"{found.control} of {found.rows} away",
@@ -223,7 +223,8 @@ def _noise(name: str, says: str, model: Offline, result: Audit, effort: Effort, 
         says,
         HOLDS if found.holds else FAILS,
         measured=f"variance {found.ratio:.3g} of what was charged for, "
-        + ("on its grid" if found.on_grid else "NOT on its grid"),
+        + ("on its grid" if found.on_grid else "NOT on its grid")
+        + ("" if found.sums else ", and sums that remember rows"),
         limit=f"1; less has p = {found.too_little:.2g}, more {found.too_much:.2g}",
         note=f"{found.deletions} deletions, {found.d} dimensions; half the noise would be seen by its size alone "
         f"with probability {found.power:.2f}",

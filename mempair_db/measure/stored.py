@@ -13,7 +13,7 @@
     passing     rows on their way, and what was published before: emptied when a row is applied, or goes
 
 A column that is not here is a column of which nobody has said why it may stay: the tests compare this list with the
-catalog, and the audit with the export.
+catalog.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ MUTANTS: Final = (
     Mutant(
         "capacity counts twice",
         PAIR + "bounds.py",
-        "return 2.0 / sensitivity(G, lam, clock, M / lam, unlearner) * math.sqrt",
-        "return 4.0 / sensitivity(G, lam, clock, M / lam, unlearner) * math.sqrt",
+        "return 2.0 / sensitivity(G, lam, clock, M / lam, unlearner, d) * math.sqrt",
+        "return 4.0 / sensitivity(G, lam, clock, M / lam, unlearner, d) * math.sqrt",
         BOUNDS,
     ),
     Mutant(
@@ -371,8 +371,8 @@ MUTANTS: Final = (
     Mutant(
         "a deleted row's curvature stays",
         PAIR + "exact.py",
-        "H.append(_weighted(X.T, c * s))",
-        "H.append(_weighted(X.T, c * abs(s)))",
+        "H.append(_weighted(X, c * s))",
+        "H.append(_weighted(X, c * abs(s)))",
         EXACT,
     ),
     Mutant("a deleted row's gradient stays", PAIR + "exact.py", "X.T @ (u * s)", "X.T @ (u * (s > 0))", EXACT),

@@ -1,7 +1,7 @@
 """`make mutants`: apply every mutant to a copy of the sources, run its tests, and expect them to fail.
 
     python -m tests.mutants.run [word …]      only those whose description has one of the words
-    python -m tests.mutants.run --write       and write the table to tests/mutants/README.md
+    python -m tests.mutants.run --write       and write what became of them into the table of tests/mutants/README.md
 
 Exit code 1 if a mutant survives that is not explained, or one that is explained is caught after all.
 """
@@ -21,14 +21,6 @@ from tests.mutants.mutants import MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 SOURCES = ("mempair_db", "sql", "migrations", "tests", "pyproject.toml")
 TABLE = Path(__file__).with_name("README.md")
-HEAD = """# Mutants
-
-One wrong at a time in the lines that carry the guarantee; the tests of that line must fail. Written by
-`python -m tests.mutants.run --write`, which `make mutants` runs without `--write`; it takes about a quarter of an hour.
-
-| What goes wrong | File | Outcome |
-|---|---|---|
-"""
 
 
 def copy_sources(to: Path) -> None:
@@ -68,10 +60,18 @@ def outcome(folder: Path, mutant: Mutant) -> tuple[bool, str]:
     return False, f"pytest ended with {run.returncode}: {run.stdout[-300:]}"
 
 
+def write(outcomes: dict[str, str]) -> None:
+    """Put these outcomes into the table; the others stay."""
+    head, line, table = TABLE.read_text(encoding="utf-8").partition("|---|---|---|\n")
+    known = {row.split(" | ")[0][2:]: row.rsplit(" | ", 1)[1][:-2] for row in table.splitlines()} | outcomes
+    rows = [f"| {mutant.says} | `{mutant.file}` | {known.get(mutant.says, 'not run yet')} |" for mutant in MUTANTS]
+    TABLE.write_text(head + line + "\n".join(rows) + "\n", encoding="utf-8")
+
+
 def main(arguments: list[str]) -> int:
     words = [argument for argument in arguments if not argument.startswith("--")]
     chosen = [m for m in MUTANTS if not words or any(word in m.says for word in words)]
-    rows, good = [], True
+    rows, good = {}, True
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         copy_sources(folder)
@@ -80,9 +80,9 @@ def main(arguments: list[str]) -> int:
             fine, said = outcome(folder, mutant)
             good = good and fine
             print(f"{'ok ' if fine else 'BAD'} {mutant.says}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
-            rows.append(f"| {mutant.says} | `{mutant.file}` | {said} |")
+            rows[mutant.says] = said
     if "--write" in arguments:
-        TABLE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+        write(rows)
     return 0 if good else 1
 
 

@@ -43,6 +43,7 @@ def test_twice_the_noise_is_seen_as_well() -> None:
 
 
 def test_an_anchor_off_its_grid_fails_whatever_its_size() -> None:
-    assert not carried.Carried(1, 6, False, 1.0, 0.5, 0.5, 0.1).holds
+    assert not carried.Carried(1, 6, False, True, 1.0, 0.5, 0.5, 0.1).holds
+    assert not carried.Carried(1, 6, True, False, 1.0, 0.5, 0.5, 0.1).holds
     assert carried._on_grid(np.array([0.3 * 7, -0.3 * 2]), 0.3)
     assert not carried._on_grid(np.array([0.3 * 7, -0.3 * 2.5]), 0.3)

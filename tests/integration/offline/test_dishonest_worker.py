@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from mempair_db.measure import audit, carried
+from mempair_db.measure import audit, carried, constants
 from mempair_db.offline.export import export
 from mempair_db.offline.folder import Offline, read
 from mempair_db.pair import events, noise
@@ -88,6 +88,19 @@ def one_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(noise, "draw", same)
 
 
+def remembering(patch: pytest.MonkeyPatch) -> None:
+    """The running sum of losses goes on, as if nothing had been deleted: with it the noise is found (theory 3.5)."""
+    apply = events.apply
+
+    def remember(state: Any, k: Any, ops: Any, *rest: Any) -> None:
+        before = float(state.tally["loss"][0])
+        apply(state, k, ops, *rest)
+        if (ops == events.DELETE).any():
+            state.tally["loss"] = before
+
+    patch.setattr(events, "apply", remember)
+
+
 @pytest.fixture(scope="module")
 def learned(server_dsn: str, template_database: str) -> Iterator[str]:
     """The name of a database with a wide model that has learned, to be copied."""
@@ -118,6 +131,7 @@ WORKERS: dict[str, tuple[Tampering, bool]] = {
     "noise in doubles": (unrounded, False),
     "nothing at all": (idle, False),
     "one noise for all": (one_for_all, False),
+    "sums that go on": (remembering, False),
 }
 
 
@@ -157,6 +171,19 @@ def test_the_size_alone_catches_what_keeps_to_the_grid(lived: Callable[[Tamperin
     assert found.on_grid
     assert found.too_little < carried.CHANCE
     assert found.power > 0.95
+
+
+def test_constants_that_are_not_rounded_are_seen_where_they_are_stored(
+    server_dsn: str, learned: str, tmp_path: Path
+) -> None:
+    with fresh_database(server_dsn, learned) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(
+                "update mempair.model set constants = jsonb_set(constants, '{encoding,integers,numbers,3,0}', '0.0123')"
+            )
+        export(dsn, tmp_path / "export", rows=True)
+        found = constants.measure(read(tmp_path / "export"))
+    assert (found.rounded, found.read, found.control) == (False, 0, found.rows)
 
 
 def test_the_audit_says_so(lived: Callable[[Tampering], Offline]) -> None:
