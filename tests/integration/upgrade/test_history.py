@@ -40,6 +40,7 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+branch_labels = "own"
 depends_on = "{depends_on}"
 
 
@@ -50,6 +51,18 @@ def upgrade():
 
 def downgrade():
     op.drop_table("orders")
+"""
+TEMPLATE = """
+revision = "${up_revision}"
+down_revision = "${down_revision}"
+
+
+def upgrade():
+    pass
+
+
+def downgrade():
+    pass
 """
 
 
@@ -86,6 +99,7 @@ def project(tmp_path: Path, empty_database: str) -> Path:
         f"version_locations =\n    own/versions\n    {directory('migrations') / 'versions'}\nsqlalchemy.url = {url}\n"
     )
     (tmp_path / "own" / "env.py").write_text(ENVIRONMENT)
+    (tmp_path / "own" / "script.py.mako").write_text(TEMPLATE)
     (tmp_path / "own" / "versions" / "0001_orders.py").write_text(OWN_REVISION.format(depends_on="mempair"))
     return tmp_path
 
@@ -120,3 +134,14 @@ def test_a_users_history_joins_an_installed_schema(project: Path, database: str,
     alembic(project, "upgrade", "mempair@head")
     alembic(project, "upgrade", "heads")
     assert ours(empty_database) == snapshot(database)
+
+
+def test_a_users_history_goes_on_beside_ours_and_back_without_it(project: Path, empty_database: str) -> None:
+    alembic(project, "upgrade", "heads")
+    alembic(project, "revision", "--head", "own@head", "--rev-id", "0002", "-m", "next")
+    assert (project / "own" / "versions" / "0002_next.py").exists()
+    alembic(project, "upgrade", "heads")
+    alembic(project, "downgrade", "own@base")
+    with psycopg.connect(empty_database) as connection:
+        found = connection.execute("select to_regclass('orders'), to_regclass('mempair.model')::text")
+        assert found.fetchone() == (None, "mempair.model")
