@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import Diagnostic
 
 from mempair_db.worker.loop import Worker
+from tests.world import World
 
 PEOPLE = """
 create table people (id integer primary key, age integer, plan text, email text, nothing float8, kind integer,
@@ -22,11 +23,11 @@ from generate_series(1, 3000) i;
 """
 
 
-class Room:
-    """A database with the table `people`, and what it said."""
+class Room(World):
+    """A world with the table `people`, and what it said."""
 
     def __init__(self, dsn: str, connection: psycopg.Connection) -> None:
-        self.dsn, self.sql = dsn, connection
+        super().__init__(dsn, connection)
         self.said: list[tuple[str, str]] = []
         connection.add_notice_handler(self._hear)
         connection.execute(PEOPLE)
@@ -361,7 +362,7 @@ def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(room: Room, c
         room.sql.execute(before)
     statement = mistake if isinstance(mistake, str) else room.statement(**mistake)
     if statement.startswith("work; "):
-        Worker(room.dsn).run_once()
+        room.work()
     with pytest.raises(psycopg.Error) as failed:
         room.sql.execute(statement.removeprefix("work; "))
     assert message in (failed.value.diag.message_primary or "")
@@ -370,9 +371,9 @@ def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(room: Room, c
 
 def test_a_receipt_can_be_asked_for_by_a_number(room: Room) -> None:
     room.create()
-    Worker(room.dsn).run_once()
+    room.work()
     room.sql.execute("delete from people where id = 42")
-    Worker(room.dsn).run_once()
+    room.work()
     by_number = room.sql.execute("select mempair.receipt('m', 42) - 'issued'").fetchone()
     assert by_number is not None
     assert by_number[0]["key"] == "42"
@@ -381,7 +382,7 @@ def test_a_receipt_can_be_asked_for_by_a_number(room: Room) -> None:
 
 def test_who_gets_no_receipt_is_told_why(room: Room, superuser: Callable[[str], str]) -> None:
     room.create()
-    Worker(room.dsn).run_once()
+    room.work()
 
     def told(connection: psycopg.Connection) -> str:
         room.said.clear()
@@ -419,24 +420,24 @@ def status(room: Room) -> tuple[str, str]:
 def test_status_says_how_many_rows_are_missing(room: Room) -> None:
     room.sql.execute(FEW)
     room.create()
-    Worker(room.dsn).run_once()
+    room.work()
     assert status(room) == ("calibrating", "begins when 100 rows with a target are there; 20 changes wait")
 
 
 def test_status_says_that_there_is_nothing_to_tell_apart(room: Room) -> None:
     room.create(target="'same'")
-    Worker(room.dsn).run_once()
+    room.work()
     assert "every row had the same target" in status(room)[1]
     room.sql.execute("update people set same = id % 50 < 25")
     room.sql.execute("select mempair.retrain('m')")
-    Worker(room.dsn).run_once()
+    room.work()
     assert status(room) == ("ready", "")
 
 
 def test_a_dropped_table_is_named_with_what_can_be_pasted(room: Room) -> None:
     room.create()
     room.sql.execute("drop table people cascade")
-    Worker(room.dsn).run_once()
+    room.work()
     word, reason = status(room)
     assert word == "failed"
     assert "select mempair.drop_model('m')" in reason
@@ -444,7 +445,7 @@ def test_a_dropped_table_is_named_with_what_can_be_pasted(room: Room) -> None:
 
 def test_refused_rows_are_counted_and_their_column_is_named(room: Room) -> None:
     room.create(on_null="'skip'")
-    Worker(room.dsn).run_once()
+    room.work()
     assert room.sql.execute("select rows_refused, share_refused from mempair.model_status").fetchone() == (
         300,
         Decimal("0.1"),
@@ -462,14 +463,14 @@ def test_a_foreign_table_is_refused_with_the_reason(room: Room, superuser: Calla
 
 def test_a_serving_model_that_is_altered_predicts_all_the_while(room: Room) -> None:
     room.create()
-    Worker(room.dsn).run_once()
+    room.work()
     for change in ("curves => 2", "ridge => 1", "on_null => 'skip'", "gamma => 0.2"):
         room.sql.execute(f"select mempair.alter_model('m', {change})")
         for _ in range(2):
             row = room.sql.execute("select mempair_predict('m', p) from people p where id = 7").fetchone()
             assert row is not None
             assert 0 < row[0] < 1
-            Worker(room.dsn).run_once()
+            room.work()
 
 
 def test_a_worker_without_rights_says_which_it_lacks(room: Room, superuser: Callable[[str], str]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -29,6 +30,8 @@ from mempair_db.web.app import build
 from mempair_db.web.guard import Locks
 from mempair_db.web.site import Site
 from tests.world import World, fresh_database, opened
+
+Picture = Callable[[Any, str], None]
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -204,7 +207,23 @@ def page(browser: Browser, server: Server) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def picture() -> Callable[[Any, str], None]:
+def numbers(company: World) -> dict[str, int]:
+    """The models' numbers by their names."""
+    return {name: number for number, name in company.execute("select id, name from mempair.model")}
+
+
+@pytest.fixture
+def nothing_goes_wrong(browser: Browser, server: Server) -> Iterator[None]:
+    """Whatever a test does: no error in the console, no dialog, and no request leaves the machine."""
+    browser.said.clear()
+    browser.asked.clear()
+    yield
+    assert browser.said == []
+    assert {urlsplit(url).hostname for url in browser.asked if not url.startswith(("file:", "blob:"))} <= {"127.0.0.1"}
+
+
+@pytest.fixture(scope="session")
+def picture() -> Picture:
     """Keep a picture of a page for whoever reviews it."""
     folder = os.environ.get("MEMPAIR_PICTURES")
 
