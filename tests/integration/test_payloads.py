@@ -22,7 +22,7 @@ CREATE = [
     " bill int references addr on delete set null on update cascade, amount float8, plan plan_kind, late boolean,"
     " twice float8 generated always as (amount * 2) stored)",
     "insert into orders select i, 1 + i % 2000, 1 + i * 7 % 2000, i % 50, (enum_range(null::plan_kind))[1 + i % 3],"
-    " i * 7919 % 17 < 8 from generate_series(1, 3000) i",
+    " i * 7919 % 17 < 8 from generate_series(1, 1500) i",
     "select mempair.create_model('m', 'orders', target => 'late', features => '{ship,bill,amount,plan,twice}')",
 ]
 
@@ -57,7 +57,7 @@ def check(world: World) -> None:
 def orders(world: World) -> World:
     world(*CREATE)
     check(world)
-    assert len(learned(world)) == 3000
+    assert len(learned(world)) == 1500
     return world
 
 
