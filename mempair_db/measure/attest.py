@@ -33,6 +33,7 @@ def attest(connection: psycopg.Connection[Any], model_id: int, result: Audit, ke
             raise VerificationFailed(
                 f"A worker has model {result.model} at the moment, so nothing was attested.", remedy="Try again."
             )
+        model.forgets = False  # nothing is: the versions that are kept stay
         record = Record(model)
         seq = record.enter("attested", detail=notes.sign(text, key))
         record.write(connection)

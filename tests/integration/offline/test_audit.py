@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from mempair_db.cli import app
 from mempair_db.ledger import keys, notes
 from mempair_db.measure import audit, capacity, leave_one_out, regret, replay
+from mempair_db.measure.attest import attest
 from mempair_db.offline import stream
 from mempair_db.offline.folder import read
 from mempair_db.pair import bounds, events
@@ -169,6 +170,14 @@ def test_an_attestation_is_a_signed_ledger_entry(shop: Any, tmp_path: Path) -> N
     verify = CliRunner().invoke(app, ["odometer", "verify", "churn", "--dsn", shop.dsn])
     assert verify.exit_code == 0
     assert replay.compare(shop.export(tmp_path / "e")).exact
+
+
+def test_an_attestation_erases_no_version_that_is_kept(shop: Any, tmp_path: Path) -> None:
+    shop("select mempair.keep_version('churn')")
+    result = audit.Audit("churn", 1, 2500, "today")
+    with psycopg.connect(shop.dsn, autocommit=True) as connection:
+        attest(connection, 1, result, keys.create("auditor.example.org", tmp_path / "key"))
+    assert shop.one("select versions from mempair.published") > 0
 
 
 def test_attesting_without_a_key_writes_nothing(shop: Any, tmp_path: Path) -> None:
