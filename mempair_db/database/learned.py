@@ -98,7 +98,7 @@ def pack(
     (model, 3, {7, 9}, {their prints}, {their ticks}). Ticks count up from `first_tick` in the order of the keys.
     """
     places = buckets(keys)
-    order = np.argsort(places, kind="stable")
+    order = np.argsort(places.astype(np.uint16), kind="stable")  # (of 16 bits: by radix)
     texts, starts = arrays.packed_texts(keys, order, encoding)
     marks = _elements(prints[order])
     ticks = None if first_tick is None else _elements(first_tick + order)
