@@ -127,6 +127,25 @@ begin
     end if;
 end $$;
 
+-- What was altered made a model that does not predict yet, where the old one does: the old one goes on, as it was promised.
+create or replace function mempair.undo_alteration(model_id integer, why text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    altered mempair.model := (select this from mempair.model this where this.id = undo_alteration.model_id for update);
+    old_model mempair.model := jsonb_populate_record(altered, altered.promise - array['categories', 'class_weight', 'weighted']);
+begin
+    perform mempair.append_config(altered.id, 'the change was undone: ' || why);
+    update mempair.model m
+    set epsilon = old_model.epsilon, delta = old_model.delta, gamma = old_model.gamma, lambda = old_model.lambda, m = old_model.m,
+        tau = old_model.tau, kappa = old_model.kappa, loss = old_model.loss, on_null = old_model.on_null,
+        unlearner = old_model.unlearner, ridge = old_model.ridge, curves = old_model.curves,
+        calibration_rows = old_model.calibration_rows, retrain_requested = null, reason = 'the change was undone: ' || why
+    where m.id = altered.id;
+    if (old_model.curves, old_model.on_null) <> (altered.curves, altered.on_null) then
+        perform mempair.write_predict(altered.source);
+    end if;
+end $$;
+
 -- A shard of a fleet has its constants and its sums together with the others: alone it changes only what is its own.
 create or replace function mempair.refuse_to_part(model mempair.model, changed text[]) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -141,7 +160,8 @@ begin
 end $$;
 
 -- A model that serves is not altered into one that does not: its predictions would fail until enough rows have come. The gate of
--- an exact model is surely open where d / 2n <= gamma. What a certified one needs is known at its calibration only.
+-- an exact model is surely open where d / 2n <= gamma. What a certified one needs is known at its calibration only: there the
+-- worker undoes the change (undo_alteration).
 create or replace function mempair.refuse_to_stop(old_model mempair.model, new_model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare

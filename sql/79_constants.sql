@@ -68,6 +68,8 @@ declare
     lowest float8;
     highest float8;
     found boolean;
+    widths jsonb;
+    most integer := 300;  -- levels that a text keeps, halved until all of them fit: fit in mempair_db/pair/encode.py
 begin
     for item, place in select n.value, n.ordinality from jsonb_array_elements(encoding -> 'numbers') with ordinality n loop
         execute format('select coalesce(array_agg(r.x[$1] order by r.x[$1]) filter (where r.x[$1] - r.x[$1] = 0), ''{}''),
@@ -103,6 +105,18 @@ begin
             end if;
         end if;
     end loop;
+    execute format('select coalesce(jsonb_agg(w.width order by w.place), ''[]'') from (
+                        select k.place, count(*) filter (where l.level is not null and l.rows >= 5) as width
+                        from generate_series(1, $1) as k(place)
+                        left join lateral (select r.c[k.place] as level, count(*) as rows from (%s) as r group by 1) as l on true
+                        where jsonb_typeof($2 -> (k.place - 1)) is distinct from ''array'' group by 1) as w', rows_of)
+    into widths using cardinality(model.text_features), model.promise -> 'categories';
+    while d + (select coalesce(sum(least(w::integer, most)), 0) from jsonb_array_elements_text(widths) w) - (
+              select coalesce(sum(jsonb_array_length(t.value -> 0)), 0)
+              from jsonb_array_elements(encoding -> 'texts') with ordinality t
+              where jsonb_typeof(model.promise -> 'categories' -> (t.ordinality - 1)::integer) is distinct from 'array') > 1024 and most > 1 loop
+        most := most / 2;
+    end loop;
     for item, place in select t.value, t.ordinality from jsonb_array_elements(encoding -> 'texts') with ordinality t loop
         execute format('select (coalesce(sum(l.rows) filter (where l.level is null), 0) >= 5) = $3 and (
                             jsonb_typeof($4) = ''array'' or array(select t.level from (
@@ -111,7 +125,7 @@ begin
                                 order by t.level collate "C") = $2)
                         from (select r.c[$1] as level, count(*) as rows from (%1$s) as r group by 1) as l', rows_of)
         into found using place, array(select v from jsonb_array_elements_text(item -> 0) v order by v collate "C"), (item ->> 1)::boolean,
-                         model.promise -> 'categories' -> (place - 1), case when d < 1024 then 100 else jsonb_array_length(item -> 0) end;
+                         model.promise -> 'categories' -> (place - 1), most;
         if not found then
             return format('the levels of %s', model.text_features[place]);
         end if;
@@ -170,7 +184,7 @@ begin
 end $$;
 
 -- One Newton step from w (in units of 2^-12) on sums at w, rounded to 2^-12.
-create or replace function mempair.newton_step(loss text, w bigint[], sums bigint[]) returns bigint[]
+create or replace function mempair.newton_step(loss text, w bigint[], sums bigint[], ridge float8[]) returns bigint[]
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare
     d integer := cardinality(w);
@@ -179,7 +193,6 @@ declare
     a float8[] := array_fill(0::float8, array[d, d]);
     b float8[] := array_fill(0::float8, array[d]);
     place integer := 4 + d;
-    penalty float8;
 begin
     for i in 1..d loop
         for j in i..d loop
@@ -189,9 +202,8 @@ begin
         end loop;
     end loop;
     for i in 1..d loop
-        penalty := case i when 1 then 0.1 else 10 end;
-        a[i][i] := a[i][i] + penalty;
-        b[i] := sums[4 + i] / g_unit + penalty * w[i] / 4096;
+        a[i][i] := a[i][i] + ridge[i];
+        b[i] := sums[4 + i] / g_unit + ridge[i] * w[i] / 4096;
     end loop;
     b := mempair.solved(a, b);
     return array(select floor((w[i] / 4096::float8 - b[i]) * 4096 + 0.5)::bigint from generate_series(1, d) i order by i);
@@ -228,7 +240,7 @@ begin
     end loop;
     for round in 1..15 loop
         model.constants := stored || jsonb_build_object('w0', jsonb_build_array(to_jsonb(w)), 'h', 12);
-        step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true));
+        step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(stored -> 'encoding', 10));
         still := (select max(abs(one.step - one.w)) <= 8 from unnest(step, w) as one(step, w));
         w := step;
         exit when still;

@@ -73,9 +73,9 @@ begin
             raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
                 quote_literal(feature), rare, rows
                 using hint = 'A text of mostly unique values, such as a name, tells a model nothing: leave it out, or ' || example;
-        elsif open_levels and levels > 100 then
-            raise warning 'feature % has % levels; the 100 most frequent are kept, and the others count as one, "other"',
-                quote_literal(feature), levels using hint = 'If others matter more, ' || example;
+        elsif open_levels and levels > 300 then
+            raise warning 'feature % has % levels; the 300 most frequent are kept, and the others count as one, "other"',
+                quote_literal(feature), levels using hint = format('If the others matter too, hash them: ''%s:hash:512''. Or %s', feature, example);
         end if;
         if given = 0 then
             raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows

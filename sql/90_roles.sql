@@ -64,7 +64,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from (values
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'numbers_of', 'product', 'hash_bucket', 'digest', 'short_key', 'category',
                                     'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts', 'append_entries', 'append_entry',
-                                    'mark_dropped_sources', 'store_version', 'hold_version', 'erase_versions', 'latest_published', 'latest_classes']),
+                                    'mark_dropped_sources', 'store_version', 'hold_version', 'erase_versions', 'latest_published', 'latest_classes', 'undo_alteration']),
         ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all',
                                     'predict_class_all']),
         ('reader', 'public', array['mempair_predict', 'mempair_try_predict', 'mempair_predict_class', 'mempair_predict_proba']),

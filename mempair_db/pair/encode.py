@@ -34,7 +34,7 @@ UNIT: Final = 2**10
 CLAMP: Final = 4
 TARGET_CLAMP: Final = 64
 KNOT: Final = UNIT // 8  # knots are multiples of it
-MOST_LEVELS: Final = 100  # observed levels kept per text feature
+MOST_LEVELS: Final = 300  # observed levels kept per text feature
 RAREST: Final = 5  # what is seen less often among the reference rows has no coordinate: it must not name a person
 WIDEST: Final = 1_024  # coordinates
 MOST_SPREAD: Final = 1e150
@@ -69,11 +69,12 @@ class Encoding:
     @cached_property
     def d(self) -> int:
         """Number of coordinates."""
-        return (
-            1
-            + sum(1 + len(number.knots) + number.missing for number in self.numbers)
-            + sum(len(text.levels) + 1 + text.null for text in self.texts)
-        )
+        return self.first_level + sum(len(text.levels) + 1 + text.null for text in self.texts)
+
+    @cached_property
+    def first_level(self) -> int:
+        """Where the coordinates of the texts begin."""
+        return 1 + sum(1 + len(number.knots) + number.missing for number in self.numbers)
 
     @cached_property
     def names(self) -> list[tuple[str, int, Any]]:

@@ -23,7 +23,7 @@ class ExactParameters:
     gamma: float = 0.1
     curves: int | None = None  # knots per number; None: see `curves_for`
     clip: float = 1.0
-    calibration_rows: int = 500
+    calibration_rows: int = 100
     on_null: str = "impute"
     unlearner: str = "exact"
     weighted: bool = False

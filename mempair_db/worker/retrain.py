@@ -46,8 +46,9 @@ def retrain(
 
     Killed half-way, or told to give up, it leaves the old epoch. With a `dsn` the table is read on several connections.
     `advance` hears of the rows that were read. A shard of a fleet never chooses constants alone: they are `given`, or
-    stay what they are.
+    stay what they are. A change of parameters that would end a serving model's predictions is undone instead.
     """
+    too_few: str | None = None
     with connection.transaction():
         model = models.lease(connection, model_id, load=False)
         if model is None or model.paused or (model.retrain_requested or why) is None:
@@ -63,6 +64,7 @@ def retrain(
         record = Record(model)
         why, before = model.retrain_requested or why, model.deletions
         had = learned.marks(connection, model.id) if model.versions else None
+        serving = model.phase == "ready" and model.promise is not None and model.declared != model.promise
         point("retrain began")
         model.begin()
         _enter_unseen(connection, record, unseen)
@@ -72,6 +74,9 @@ def retrain(
         else:
             rows = replay.read(connection, model, record, give_up, advance)
         if rows is None:
+            raise Rollback
+        if serving and rows and not model.engine.ready:
+            too_few = f"{rows} rows are too few for it to predict; {why}"
             raise Rollback
         point("replayed")
         connection.execute(model.statement("empty_queue"))
@@ -90,9 +95,15 @@ def retrain(
         record.note(f"retrained on {rows} rows: {why}")
         record.write(connection)
     if not record.outcome.retrained:
-        return Outcome()
+        return _undo(connection, model_id, too_few) if too_few is not None else Outcome()
     point("committed")
     return record.outcome
+
+
+def _undo(connection: psycopg.Connection[Any], model_id: int, why: str) -> Outcome:
+    with connection.transaction():
+        connection.execute(query("undo_alteration"), {"model": model_id, "why": why})
+    return Outcome(notes=[f"a change of parameters was undone: {why}"])
 
 
 def _unseen_deletions(connection: psycopg.Connection[Any], model: Model) -> Unseen:

@@ -25,6 +25,9 @@ select exists (select from {a}) or exists (select from {b})
 -- Ask for a retrain, if nobody has: visible at once, before the long transaction that does it.
 update mempair.model set retrain_requested = %(why)s where id = %(model)s and retrain_requested is null
 
+-- undo_alteration --
+select mempair.undo_alteration(%(model)s::integer, %(why)s::text)
+
 -- look --
 -- Whether the table is there is asked of a function, which is NULL if not: to plan a join with pg_class takes longer than all the rest.
 select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,

@@ -53,7 +53,7 @@ def room(database: str) -> Iterator[Room]:
 
 
 FEW = "delete from people where id > 20"
-MANY = "update people set plan = 'level' || id % 300, email = 'level' || id % 3000"
+MANY = "update people set plan = 'level' || id % 400, email = 'level' || id % 3000"
 TEN_THOUSAND = "insert into people (id, email, churned) select i, 'mail' || i, true from generate_series(3001, 10000) i"
 NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
     "a boolean is a classification": ("", {}, "NOTICE", "(exact) predicts the probability that churned is true"),
@@ -65,7 +65,7 @@ NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
     "types and missing values": ("", {}, "NOTICE", "age integer, 10.0 % missing; plan text of 2 levels"),
     "features in one text": ("", {"features": "'age, plan'"}, "NOTICE", "age integer, 10.0 % missing; plan text"),
     "a text of unique values": ("", {"features": "'{email}'"}, "WARNING", 'all count as one level, "other"'),
-    "300 levels": (MANY, {"features": "'{plan}'"}, "WARNING", "has 300 levels; the 100 most frequent are kept"),
+    "400 levels": (MANY, {"features": "'{plan}'"}, "WARNING", "has 400 levels; the 300 most frequent are kept"),
     "10,000 categories": (TEN_THOUSAND, {"features": "'{email}'"}, "WARNING", "leave it out, or name the levels"),
     "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
     "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
@@ -471,6 +471,27 @@ def test_a_serving_model_that_is_altered_predicts_all_the_while(room: Room) -> N
             assert row is not None
             assert 0 < row[0] < 1
             room.work()
+
+
+def test_a_serving_model_that_cannot_be_certified_goes_on_as_it_was(room: Room) -> None:
+    room.create()
+    Worker(room.dsn).run_once()
+    score = "select mempair_predict('m', p) from people p where id = 7"
+    declared = "select unlearner, epsilon, loss, curves, on_null from mempair.model"
+    before, was = room.sql.execute(score).fetchone(), room.sql.execute(declared).fetchone()
+    room.sql.execute("select mempair.alter_model('m', unlearner => 'symmetric', epsilon => 0.001, gamma => 0.001)")
+    room.sql.execute("delete from people where id = 8")
+    Worker(room.dsn).run_once()
+    after = room.sql.execute(score).fetchone()
+    assert after is not None
+    assert before is not None
+    assert 0 < abs(after[0] - before[0]) < 0.01  # the deletion has been applied, by the old one
+    assert room.sql.execute(declared).fetchone() == was
+    assert room.sql.execute("select status from mempair.model_status").fetchone() == ("ready",)
+    said = room.sql.execute("select detail from mempair.odometer where kind = 'config' order by seq desc").fetchone()
+    assert said is not None
+    assert "the change was undone: 2999 rows are too few" in said[0]
+    assert room.sql.execute("select * from mempair.verify_odometer()").fetchall() == []
 
 
 def test_a_worker_without_rights_says_which_it_lacks(room: Room, superuser: Callable[[str], str]) -> None:

@@ -177,3 +177,18 @@ def test_a_step_that_was_cut_is_the_solution_too_and_a_shortened_one_is_not(worl
     # And a liar who makes the step shorter still is found
     world("update mempair.published set weights = array(select w * 0.9 from unnest(weights) w) where model_id = 1")
     assert found(world)["served"][0] is False
+
+
+def test_texts_of_many_levels_share_the_width_and_the_constants_are_found_again(world: World) -> None:
+    names = [f"t{i}" for i in range(8)]
+    world(f"create table t (id integer primary key, {', '.join(f'{name} text' for name in names)}, label boolean)")
+    world(
+        f"insert into t select i, {', '.join(f'(i % {150 + i})::text' for i in range(8))}, i % 2 = 0"
+        " from generate_series(1, 1600) i",
+        f"select mempair.create_model('m', 't', target => 'label', features => array{names}, gamma => 10)",
+    )
+    world.work()
+    texts = "jsonb_array_elements(constants #> '{encoding,texts}')"
+    kept = world.execute(f"select jsonb_array_length(t -> 0) from mempair.model, {texts} t")
+    assert kept == [(75,)] * 8  # 300 and 150 of each would be too wide
+    assert world.one("select mempair.wrong_encoding(this) from mempair.model this") is None

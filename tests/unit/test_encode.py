@@ -104,9 +104,9 @@ def test_what_is_seen_too_rarely_names_nobody() -> None:
 
 
 def test_the_most_frequent_levels_are_kept_and_no_model_is_wider_than_allowed() -> None:
-    n, columns = 6000, 40
+    n, columns = 9000, 40
     rng = np.random.default_rng(0)
-    c = [tuple(f"{level}" for level in rng.integers(0, 1 + rng.integers(1, 300, columns))) for _ in range(n)]
+    c = [tuple(f"{level}" for level in rng.integers(0, 1 + rng.integers(1, 500, columns))) for _ in range(n)]
     one = fit(np.zeros((n, 0)), [row[:1] for row in c], np.zeros(n))
     assert len(one.texts[0].levels) == MOST_LEVELS
     assert "0" in one.texts[0].levels

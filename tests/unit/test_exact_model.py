@@ -191,10 +191,10 @@ def test_regressions_learn_values(loss: str) -> None:
 
 
 def test_it_does_not_predict_before_it_can() -> None:
-    x, y = matrix(499)
+    x, y = matrix(99)
     pair = ExactPair()
     pair.learn_many(x, y)
-    with pytest.raises(ModelNotReady, match="499 rows learned, 500 needed"):
+    with pytest.raises(ModelNotReady, match="99 rows learned, 100 needed"):
         pair.predict_one(x[0])
     pair.learn_one(x[0], y[0])
     assert pair.ready
