@@ -141,15 +141,16 @@ def backfill(
     enqueued = 0
     with connect(server.ensure(dsn), autocommit=True) as connection:
         parts = connection.execute(query("parts"), {"name": name}).fetchall()
-        total = sum(blocks for _, blocks in parts)
+        total = sum(blocks for _, blocks, _ in parts)
+        rows_guessed = round(sum(blocks * density for _, blocks, density in parts))
         chunk = chunk or max(1_000, total // 100)  # every transaction looks through all learned keys
-        with shown_on(messages)(f"Blocks of the table looked through for {name}", total) as advance:
-            for relation, blocks in parts:
+        with shown_on(messages)(f"Rows looked through for {name}, about", max(rows_guessed, 1)) as advance:
+            for relation, blocks, density in parts:
                 for first in range(0, blocks, chunk):
                     values = {"name": name, "relation": relation, "first": first, "blocks": chunk}
                     row = connection.execute(query("backfill"), values).fetchone()
                     enqueued += row[0] if row else 0
-                    advance(min(chunk, blocks - first))
+                    advance(round(min(chunk, blocks - first) * density))
     messages.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
 
 

@@ -114,8 +114,10 @@ from mempair.model_status s where s.drifts
 select r.* from mempair.reconcile(%(name)s, %(repair)s) r
 
 -- cli_parts --
--- The tables that hold a model's rows, with their size in blocks now.
-select p.relation::oid::bigint as relation, pg_catalog.pg_relation_size(p.relation) / current_setting('block_size')::bigint as blocks
+-- The tables that hold a model's rows, with their size in blocks now, and about how many rows there are in one, as the planner
+-- guesses it; of a table that nobody has analysed, 50.
+select p.relation::oid::bigint as relation, pg_catalog.pg_relation_size(p.relation) / current_setting('block_size')::bigint as blocks,
+       case when c.reltuples >= 0 and c.relpages > 0 then (c.reltuples / c.relpages)::float8 else 50 end as density
 from mempair.partitions((mempair.find_model(%(name)s)).source) p
 join pg_catalog.pg_class c on c.oid = p.relation and c.relkind = 'r'
 
