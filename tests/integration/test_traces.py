@@ -11,8 +11,10 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from mempair_db.database import models
 from mempair_db.measure.stored import CONSTANTS, COUNTED, GATE, KEY, NOISED, PUBLIC, ROWS, STORED
 from mempair_db.verify.checks import verify
+from mempair_db.worker import batch, reference
 from mempair_db.worker.loop import Worker
 from tests.world import World
 
@@ -190,6 +192,17 @@ def test_two_histories_that_differ_in_a_deleted_row_store_the_same(world: World,
             {"state.sums"} & different
         )
     assert different == set()
+
+
+def test_a_reference_row_whose_update_waits_is_no_longer_one(people: World) -> None:
+    people("update people set age = age + 1 where id = 'k7'")  # captured, and not applied yet
+    with psycopg.connect(people.dsn, autocommit=True) as connection:
+        batch.prepare(connection)
+        model = models.lease(connection, people.one("select id from mempair.model"))
+        assert model is not None
+        left = reference.without(connection, model, ["k9"])
+    assert left.dropped == ["k7", "k9"]
+    assert len(left.x) == 898
 
 
 @pytest.mark.parametrize("gone", ["delete from people", "truncate people", "drop table people cascade"])
