@@ -117,7 +117,7 @@ begin
         curves = new_model.curves, calibration_rows = new_model.calibration_rows,
         serve_during_refresh = new_model.serve_during_refresh, keep_receipts = new_model.keep_receipts,
         retrain_requested = case
-            when t.constants is not null and exists (
+            when t.constants is not null and not mempair.fleet_alters() and exists (  -- a fleet refreshes all its shards at once
                 select from unnest(changed) c where c !~ '^(on_exhausted|serve_during_refresh|keep_receipts)=')
                 then 'altered: ' || array_to_string(changed, ' ')
             else t.retrain_requested end
@@ -146,6 +146,12 @@ begin
     end if;
 end $$;
 
+-- Whether mempair fleet model alter is at work in this transaction, on all shards.
+create or replace function mempair.fleet_alters() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(current_setting('mempair.fleet_alters', true), '') = 'on'
+$$;
+
 -- A shard of a fleet has its constants and its sums together with the others: alone it changes only what is its own.
 create or replace function mempair.refuse_to_part(model mempair.model, changed text[]) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -153,9 +159,9 @@ declare
     shard text := (select f.shard from mempair.fleet_member f where f.model_id = model.id);
     shared text := (select string_agg(split_part(c, '=', 1), ', ') from unnest(changed) c where c !~ '^(on_exhausted|serve_during_refresh|keep_receipts)=');
 begin
-    if shard is not null and shared is not null then
+    if shard is not null and shared is not null and not mempair.fleet_alters() then
         raise exception 'model % is a fleet''s, and this is its shard %: % must be the same on all shards', quote_literal(model.name), quote_literal(shard), shared
-            using errcode = 'MP003', hint = 'Declare it anew on all of them: mempair fleet model drop, then mempair fleet model create.';
+            using errcode = 'MP003', hint = 'Change it on all of them: mempair fleet model alter.';
     end if;
 end $$;
 
@@ -165,14 +171,16 @@ end $$;
 create or replace function mempair.refuse_to_stop(old_model mempair.model, new_model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
-    rows bigint := (select s.rows_learned from mempair.state s where s.model_id = old_model.id);
+    rows bigint := case when mempair.fleet_alters()  -- those of all shards
+        then (select p.samples from mempair.published p where p.model_id = old_model.id)
+        else (select s.rows_learned from mempair.state s where s.model_id = old_model.id) end;
     d bigint := jsonb_array_length(old_model.constants -> 'w0' -> 0)
         + greatest(new_model.curves - old_model.curves, 0) * cardinality(old_model.numeric_features);
 begin
     if not exists (select from mempair.published p where p.model_id = old_model.id and p.ready) then
         return;
     end if;
-    if new_model.on_null = 'skip' and old_model.on_null <> 'skip' then
+    if new_model.on_null = 'skip' and old_model.on_null <> 'skip' and not mempair.fleet_alters() then
         execute format('select count(*) from mempair.source_%s s where s.y is not null and array_position(s.c, null) is null
                         and array_position(s.x, ''NaN'') is null and array_position(s.x, null) is null', old_model.id) into rows;
     end if;

@@ -14,7 +14,7 @@ from mempair_db.cli.common import AsJson, Name, app, messages, show, show_table,
 
 fleet_app = typer.Typer(no_args_is_help=True, help="One model over several databases, whose rows stay where they are.")
 app.add_typer(fleet_app, name="fleet")
-fleet_models = typer.Typer(no_args_is_help=True, help="Declare and drop models of the fleet.")
+fleet_models = typer.Typer(no_args_is_help=True, help="Declare, change and drop models of the fleet.")
 fleet_app.add_typer(fleet_models, name="model")
 
 File = Annotated[Path, typer.Option("--fleet", envvar="MEMPAIR_FLEET", help="The file that says what the fleet is.")]
@@ -65,6 +65,29 @@ def fleet_model_create(
     messages.print(f"Model {name} is declared on {', '.join(new) or 'every shard already'}.", highlight=False)
 
 
+@fleet_models.command("alter")
+def fleet_model_alter(
+    name: Name,
+    ridge: Annotated[float | None, typer.Option(help="The ridge of the solution.")] = None,
+    curves: Annotated[int | None, typer.Option(help="Knots per number.")] = None,
+    serve_during_refresh: Annotated[
+        bool | None, typer.Option(help="Predict while a deletion waits for the constants to be checked.")
+    ] = None,
+    on_null: Annotated[str | None, typer.Option(help="impute, or skip rows with a missing value.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="How much worse than the best it may be.")] = None,
+    calibration_rows: Annotated[int | None, typer.Option(help="Rows of all shards that begin a model.")] = None,
+    keep_receipts: Annotated[str | None, typer.Option(help="How long receipts are kept.")] = None,
+    file: File = DEFAULT,
+) -> None:
+    """Change a model on every shard; the old one serves until `fleet sync` has refreshed all of them."""
+    from mempair_db.fleet import config, declare  # noqa: PLC0415
+
+    given = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name")}
+    due = declare.alter(config.read(file), name, given)
+    then = ": the next exchange (`mempair fleet sync`) refreshes all of them" if due else ""
+    messages.print(f"Model {name} is changed on every shard{then}.", highlight=False)
+
+
 @fleet_models.command("drop")
 def fleet_model_drop(name: Name, file: File = DEFAULT) -> None:
     """Drop a model on every shard."""
@@ -92,7 +115,8 @@ def fleet_sync(
             messages.print(f"{done.model}: {note}", highlight=False)
         for shard, why in done.down.items():
             if shard not in down:
-                messages.print(f"shard {shard} cannot be reached: {why}", highlight=False, soft_wrap=True)
+                said = why if shard in why else f"shard {shard}: {why}"
+                messages.print(said, highlight=False, soft_wrap=True)
         for shard in set(down) - set(done.down):
             messages.print(f"shard {shard} is there again", highlight=False)
         down.clear()

@@ -158,11 +158,12 @@ class Model:
             return reason
         return f"feature '{names[int(place) - 1]}' {what}" if int(place) <= len(names) else f"a feature {what}"
 
-    def begin(self) -> None:
-        """Begin a new epoch, with what is declared now."""
+    def begin(self, *, again: bool = False) -> None:
+        """Begin a new epoch, with what is declared now; or `again` with what the last one was begun with."""
         self.epoch += 1
-        self.promise = None
-        self.engine = _engine(self.declared)
+        if not again:
+            self.promise = None
+        self.engine = _engine(self.terms)
         self.move("calibrating")
 
     def move(self, phase: str, reason: str | None = None) -> None:
@@ -173,7 +174,8 @@ class Model:
 
     def promised(self) -> None:
         """Freeze what this epoch promises: its constants are chosen."""
-        self.promise = dict(self.declared)
+        if self.promise is None:
+            self.promise = dict(self.declared)
 
 
 def lease(connection: psycopg.Connection[Any], model_id: int, *, load: bool = True) -> Model | None:

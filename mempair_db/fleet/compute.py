@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -21,12 +21,13 @@ from mempair_db.database.connect import connect, refuse_shadows
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.database.source import LAST, Row, blocks_of, chunks
-from mempair_db.errors import ExtraMissing
+from mempair_db.errors import ExtraMissing, InvalidParameter, MempairError
 from mempair_db.fleet.config import Fleet, Place
 
 BLOCKS: Final = 4_096  # of the table, 32 MB, a task
 AT_ONCE: Final = 8  # sums that one task adds
 RETRIES: Final = 2
+PATIENCE: Final = 10  # seconds, with a scheduler
 Result = TypeVar("Result")
 
 
@@ -51,7 +52,13 @@ class Computing:
                 self._cluster = dask.LocalCluster(
                     n_workers=self.fleet.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=40
                 )
-            self._client = dask.Client(self._cluster if self.fleet.scheduler is None else self.fleet.scheduler)
+            try:
+                self._client = dask.Client(self._cluster or self.fleet.scheduler, timeout=PATIENCE)
+            except (OSError, ValueError) as error:
+                raise MempairError(
+                    f"Dask's scheduler {self.fleet.scheduler} does not answer: {error}.",
+                    remedy="Start it (`dask scheduler`), or leave it out of the file: then processes here compute.",
+                ) from error
         return self._client
 
     def close(self) -> None:
@@ -96,13 +103,54 @@ def added(first: Any, *others: Any) -> Any:
     return first
 
 
+def _first(shard: Place) -> str:
+    """Return what a database is called at the beginning of a sentence."""
+    return shard.called[0].upper() + shard.called[1:]
+
+
+@contextmanager
+def named(shard: Place) -> Iterator[None]:
+    """Say of errors which database they come from."""
+    try:
+        yield
+    except MempairError as error:
+        if shard.called.lower() in error.facts.lower():
+            raise
+        remedy = error.remedy.replace("`mempair install`", "`mempair fleet init`")
+        raise type(error)(f"{_first(shard)}: {error.facts}".rstrip(": "), remedy=remedy) from error
+    except psycopg.Error as error:
+        if (
+            isinstance(error, psycopg.OperationalError) or not error.sqlstate
+        ):  # of the connection, not of what was asked
+            raise
+        facts = f"{_first(shard)}: {error.diag.message_primary}."
+        raise MempairError(facts, remedy=error.diag.message_hint or "") from error
+
+
+@contextmanager
+def reached(shard: Place) -> Iterator[None]:
+    """Say which database cannot be reached; a DSN that is none is not repeated, it may have a password."""
+    try:
+        with named(shard):
+            yield
+    except psycopg.OperationalError as error:
+        raise psycopg.OperationalError(f"{shard.called} cannot be reached: {error}") from error
+    except psycopg.ProgrammingError as error:
+        raise InvalidParameter(
+            f"The DSN of {shard.called} is not one.", remedy="Write it as postgresql://user@host/database."
+        ) from error
+
+
 @contextmanager
 def opened(shard: Place, *, autocommit: bool = True) -> Iterator[psycopg.Connection[Any]]:
     """Connect to a shard as a worker does."""
-    with connect(shard.dsn, autocommit=autocommit, application_name="mempair fleet") as connection:
-        connection.prepare_threshold = None
-        arrays.register(connection)
-        refuse_shadows(connection)
+    with ExitStack() as stack:
+        with reached(shard):
+            there = connect(shard.dsn, autocommit=autocommit, application_name="mempair fleet")
+            connection = stack.enter_context(there)
+            connection.prepare_threshold = None
+            arrays.register(connection)
+            refuse_shadows(connection)
         yield connection
 
 

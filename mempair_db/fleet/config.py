@@ -25,9 +25,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mempair_db.errors import ExtraMissing, InvalidParameter
+
+COORDINATOR: Final = "coordinator"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Place:
     env: str | None = None
 
     @property
+    def called(self) -> str:
+        """What messages call it."""
+        return f"shard {self.name}" if self.name != COORDINATOR else "the coordinator"
+
+    @property
     def dsn(self) -> str:
         """Where it is."""
         if self.given is not None:
@@ -46,7 +53,7 @@ class Place:
         found = os.environ.get(self.env or "")
         if not found:
             raise InvalidParameter(
-                f"{self.name} is to be found in the variable {self.env}, which is not set.",
+                f"The DSN of {self.called} is to be found in the variable {self.env}, which is not set.",
                 remedy=f"Set {self.env} to its DSN, also for Dask's workers.",
             )
         return found
@@ -92,31 +99,49 @@ def parse(values: Mapping[str, Any], path: str = "the fleet's file") -> Fleet:
     names = [place.name for place in places]
     for name in {name for name in names if names.count(name) > 1}:
         raise InvalidParameter(f"{path} has two shards with the name {name}.", remedy="Give each its own.")
-    if "coordinator" not in values:
+    if COORDINATOR not in values:
         raise InvalidParameter(
             f"{path} has no [coordinator].", remedy="A shard's database can be it, or one of its own."
         )
-    dask = values.get("dask", {})
-    _known(dask, {"scheduler", "workers", "pinned"}, f"[dask] of {path}")
-    coordinator = _place({"name": "coordinator", **values["coordinator"]}, f"[coordinator] of {path}")
-    return Fleet(coordinator, places, **{name: dask[name] for name in dask})
+    given = _known(values[COORDINATOR], {"dsn", "env"}, f"[coordinator] of {path}")
+    dask = _known(values.get("dask", {}), set(DASK), f"[dask] of {path}")
+    for name, value in dask.items():
+        if type(value) is not DASK[name] or value in (0, ""):
+            raise InvalidParameter(f"[dask] of {path} has {name} = {value!r}.", remedy=f"Give {SAID[DASK[name]]}.")
+    return Fleet(_place({"name": COORDINATOR, **given}, f"[coordinator] of {path}"), places, **dask)
 
 
-def _place(values: Mapping[str, Any], where: str) -> Place:
+DASK: Final[dict[str, type]] = {"scheduler": str, "workers": int, "pinned": bool}
+SAID: Final = {str: "an address, such as tcp://scheduler:8786", int: "a number above 0", bool: "true or false"}
+
+
+def _place(values: Any, where: str) -> Place:
     _known(values, {"name", "dsn", "env"}, where)
     name = values.get("name")
     if not isinstance(name, str) or not name or not name.isidentifier():
-        raise InvalidParameter(f"{where} has no name made of letters, digits and underscores, but {name!r}.")
+        found = f", but {name!r}" if name else ""
+        raise InvalidParameter(
+            f"{where} has no name made of letters, digits and underscores{found}.", remedy='Add name = "eu".'
+        )
     if ("dsn" in values) == ("env" in values):
-        raise InvalidParameter(f"{where} needs dsn or env, one of the two.")
+        raise InvalidParameter(
+            f"{where} needs dsn or env, one of the two.",
+            remedy='Add dsn = "postgresql://…", or env = "NAME" of a variable that has it.',
+        )
+    for key in {"dsn", "env"} & set(values):
+        if not isinstance(values[key], str) or not values[key]:
+            raise InvalidParameter(f"{where} has a {key} that is no text.", remedy="Put it into quotation marks.")
     return Place(name, values.get("dsn"), values.get("env"))
 
 
-def _known(values: Mapping[str, Any], names: set[str], where: str) -> None:
+def _known(values: Any, names: set[str], where: str) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise InvalidParameter(f"{where} is no table.", remedy="Write [coordinator], [[shard]] and [dask].")
     for name in sorted(set(values) - names):
         raise InvalidParameter(
             f"{where} has {name}, which means nothing.", remedy=f"Known: {', '.join(sorted(names))}."
         )
+    return dict(values)
 
 
 def _parser() -> Any:

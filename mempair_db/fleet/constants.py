@@ -20,8 +20,8 @@ from mempair_db.worker import reference as reference_rows
 Labels = tuple[str, ...]
 
 
-class NoClass(MempairError):
-    """No class has enough rows."""
+class TooFew(MempairError):
+    """The fleet has too few rows to choose constants from."""
 
 
 class Where(NamedTuple):
@@ -80,7 +80,7 @@ def labels_of(computing: Computing, places: Sequence[Where]) -> Labels:
         names.update(known)
     labels = classes.choose(Counter({label: counts[h] for h, label in names.items()}))
     if not labels:
-        raise NoClass("No class has the 5 rows, on all shards together, that it needs.")
+        raise TooFew("No class has the 5 rows, on all shards together, that it needs.")
     return labels
 
 

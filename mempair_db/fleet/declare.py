@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Final
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from mempair_db.database import revision
-from mempair_db.database.connect import connect
+from mempair_db.database.connect import connect, translated
 from mempair_db.database.install import install
 from mempair_db.database.queries import query
 from mempair_db.errors import InvalidParameter
-from mempair_db.fleet.compute import opened
+from mempair_db.fleet.compute import named, opened, reached
 from mempair_db.fleet.config import Fleet, Place
 from mempair_db.fleet.coordinator import coordinator
+
+UNCHANGED: Final = dict.fromkeys(
+    (
+        *("epsilon", "delta", "lambda", "m", "unlearner", "on_exhausted", "ridge", "curves", "on_null", "gamma"),
+        *("serve_during_refresh", "calibration_rows", "keep_receipts"),
+    )
+)
 
 
 def init(fleet: Fleet) -> list[dict[str, Any]]:
     """Install or upgrade everywhere; return what every database now has."""
     lines = []
     for place in (fleet.coordinator, *fleet.shards):
-        install(place.dsn)
+        with reached(place):
+            install(place.dsn)
         with connect(place.dsn, checked=False) as connection:
             found = revision.installed(connection)
             version = connection.info.server_version
@@ -53,7 +63,7 @@ def _declare(
     place: Place, name: str, given: Mapping[str, Any], expected: dict[str, Any] | None
 ) -> tuple[bool, dict[str, Any]]:
     """Declare a model on one shard, in one transaction; return whether it is new, and what it is."""
-    with opened(place, autocommit=False) as connection:
+    with named(place), opened(place, autocommit=False) as connection:
         row = connection.execute(query("fleet_find"), {"name": name}).fetchone()
         if row is not None and row[1] != place.name:
             is_of = f"of the fleet's shard {row[1]}" if row[1] else "of its own, of no fleet"
@@ -82,6 +92,32 @@ def _refuse(place: Place, declared: dict[str, Any], expected: dict[str, Any] | N
             f"On shard {place.name} the model would be another one than on the others: {said}.",
             remedy="Give the same parameters and the same columns; `mempair fleet model drop` begins anew.",
         )
+
+
+def alter(fleet: Fleet, name: str, changes: Mapping[str, Any]) -> bool:
+    """Change a model on every shard, or on none; True if the fleet is to be refreshed for it.
+
+    Every shard has changed before any commits. Killed between two commits, some shards have: no refresh begins until
+    the same command was given again.
+    """
+    with coordinator(fleet) as known, known.alone(name):
+        model = known.model(name)
+        declared: Any = None
+        with ExitStack() as shards:
+            for place in fleet.shards:
+                connection = shards.enter_context(opened(place, autocommit=False))
+                with named(place), translated():
+                    connection.execute(query("fleet_alters"))
+                    connection.execute(query("cli_alter_model"), {**UNCHANGED, **changes, "model_name": name})
+                row: Any = connection.execute(query("fleet_declared"), {"name": name}).fetchone()
+                _refuse(place, row[0], declared)
+                declared = row[0]
+        known.do("fleet_altered", name=name, declared=Jsonb(declared), why=f"altered: {_changed(changes)}")
+        return declared != model.declared and model.generation > 0
+
+
+def _changed(changes: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in changes.items() if value is not None)
 
 
 def drop(fleet: Fleet, name: str) -> None:

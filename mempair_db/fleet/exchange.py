@@ -137,8 +137,8 @@ class Exchange:
             report = reports[place.name]
             missing = [part for part in known if part.shard != place.name and not report.has(part)]
             left = set(report.parts) - set(self.fleet.names)
-            if report.generation != model.generation or not report.begun:
-                return False, []
+            if _behind(report, model) or model.constants is None:
+                return not _behind(report, model), []
             if not missing and not left:
                 return True, []
             return shard.deliver(to, report.id, model.generation, missing, self.fleet.names), missing
@@ -180,14 +180,16 @@ class Exchange:
     def _mend(self, model: Declared, reports: dict[str, Report], done: Exchanged) -> None:
         """Bring up shards with older constants; check the constants, or choose new ones, where that is due."""
         complete = len(reports) == len(self.fleet.shards)
-        if model.generation == 0:
-            if complete and not model.refresh_requested:
+        behind = [place for place in self.fleet.shards if place.name in reports and _behind(reports[place.name], model)]
+        if model.constants is None and not behind:
+            if complete:
                 self._first(model, done)
             return
-        behind = [place for place in self.fleet.shards if place.name in reports and _behind(reports[place.name], model)]
         for place in behind:
             refresh.bring_up(self.computing, model, place)
             done.notes.append(f"{place.name} has constants {model.generation} now")
+        if model.constants is None:
+            return
         why = model.refresh_requested
         if why is None and complete and not behind:
             why = self._outgrown(model, reports)
@@ -205,7 +207,7 @@ class Exchange:
         try:
             refresh.refresh_fleet(self.computing, self.known, model.name, "enough rows for the first constants")
             done.notes.append("the first constants are chosen")
-        except refresh.TooFew:
+        except constants.TooFew:
             return
 
     def _outgrown(self, model: Declared, reports: dict[str, Report]) -> str | None:
@@ -246,7 +248,7 @@ class Exchange:
 
 
 def _behind(report: Report, model: Declared) -> bool:
-    return report.generation != model.generation or not report.begun
+    return report.generation != model.generation or report.begun != (model.constants is not None)
 
 
 def _unchecked(report: Report) -> bool:

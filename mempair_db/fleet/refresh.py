@@ -22,14 +22,15 @@ from psycopg.types.json import Jsonb
 
 from mempair_db.database.exact import total
 from mempair_db.database.faults import point
+from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.errors import MempairError
 from mempair_db.fleet import compute, constants
 from mempair_db.fleet.compute import Computing, opened
 from mempair_db.fleet.config import Place
-from mempair_db.fleet.constants import Where
+from mempair_db.fleet.constants import TooFew, Where
 from mempair_db.fleet.coordinator import Coordinator, Declared
-from mempair_db.fleet.shard import Held, Part, held
+from mempair_db.fleet.shard import Held, Part, find, held
 from mempair_db.ledger.record import Record
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
@@ -43,10 +44,6 @@ log = logging.getLogger("mempair.fleet")
 TRIES: Final = 8
 PAUSE: Final = 0.5
 DRAINED: Final = 20  # batches before a refresh
-
-
-class TooFew(MempairError):
-    """The fleet has too few rows to begin."""
 
 
 class Refreshed(NamedTuple):
@@ -86,6 +83,10 @@ def refresh_fleet(
         for attempt in range(TRIES):
             try:
                 return _refresh(computing, coordinator, name, why, salt)
+            except TooFew:
+                if coordinator.model(name).constants is None:
+                    raise
+                return _begin_anew(computing, coordinator, name, why)
             except (psycopg.OperationalError, psycopg.errors.SerializationFailure) as error:
                 if attempt == TRIES - 1:
                     raise
@@ -104,13 +105,14 @@ def _refresh(computing: Computing, coordinator: Coordinator, name: str, why: str
         places = [Where(hold.shard, hold.snapshot, hold.model.id) for hold in holds]
         rows = sum(_count(hold) for hold in holds)
         first = holds[0].model
+        _require_same(holds)
         if rows < first.declared["calibration_rows"]:
             raise TooFew(f"{name} begins with {first.declared['calibration_rows']} rows; its shards have {rows}.")
         sample = salt, reference.threshold(rows)
         labels = constants.labels_of(computing, places) if first.declared["loss"] == "classes" else ()
         chosen = constants.choose(computing, places, first.declared, len(first.numbers), sample, labels)
         given = Given(chosen.reference, model.generation + 1, sample)
-        begun = [hold for hold in holds if hold.model.engine.begun]
+        begun = [hold for hold in holds if _same_rows(hold.model)]
         point("constants chosen")
         parts = add_up(computing, begun, given)
         _store(coordinator, name, given, rows, chosen.references)
@@ -119,23 +121,56 @@ def _refresh(computing: Computing, coordinator: Coordinator, name: str, why: str
             others = [part for part in parts if part.shard != hold.shard.name]
             own = next(part for part in parts if part.shard == hold.shard.name)
             renew(hold, given, own, others, why)
-    _load(computing, [hold for hold in holds if hold not in begun], given, why)
+    _load(computing, [(hold.shard, hold.model.id) for hold in holds if hold not in begun], given, why)
     return Refreshed(given.generation, rows, sum(chosen.references.values()))
+
+
+def _begin_anew(computing: Computing, coordinator: Coordinator, name: str, why: str) -> Refreshed:
+    """Forget the constants: too few rows are left to choose others, and these come from rows that may be gone.
+
+    What is left waits in the queues, as before the first constants; nothing is served.
+    """
+    given = Given(None, coordinator.model(name).generation + 1)
+    _store(coordinator, name, given, 0, {})
+    point("constants forgotten")
+    _load(computing, [(shard, _number(shard, name)) for shard in computing.fleet.shards], given, why)
+    return Refreshed(given.generation, 0, 0)
+
+
+def _number(shard: Place, name: str) -> int:
+    with opened(shard) as connection:
+        return find(connection, name).id
+
+
+def _same_rows(model: Model) -> bool:
+    """Whether a model has begun, and learns the same rows as before: else its table is read anew, keys and all."""
+    return model.engine.begun and model.terms["on_null"] == model.declared["on_null"]
+
+
+def _require_same(holds: Sequence[Held]) -> None:
+    first, *others = holds
+    for other in others:
+        keys = [key for key, value in first.model.declared.items() if other.model.declared[key] != value]
+        if keys:
+            raise MempairError(
+                f"{first.model.name} has another {', '.join(keys)} on shard {first.shard.name} than on "
+                f"{other.shard.name}.",
+                remedy="`mempair fleet model alter` was interrupted: give the same command again.",
+            )
 
 
 def bring_up(computing: Computing, model: Declared, shard: Place) -> None:
     """Give one shard the constants that the others have already."""
-    constants = model.reference
-    if constants is None:
-        raise TooFew(f"{model.name} has no constants yet.")
-    given, why = Given(constants, model.generation, model.sample), "the fleet has other constants"
+    given, why = Given(model.reference, model.generation, model.sample), "the fleet has other constants"
+    if model.reference is None:
+        given, why = Given(None, model.generation), "the fleet has too few rows"
     drain([shard], model.name)
     with held(shard, model.name) as hold:
-        if hold.model.engine.begun:
+        if given.reference is not None and _same_rows(hold.model):
             (own,) = add_up(computing, [hold], given)
             renew(hold, given, own, [], why)
             return
-    _load(computing, [hold], given, why)
+    _load(computing, [(shard, hold.model.id)], given, why)
 
 
 def drain(shards: Sequence[Place], name: str) -> None:
@@ -177,13 +212,13 @@ def _part(hold: Held, table: Sums, given: Given) -> Part:
 
 def renew(hold: Held, given: Given, own: Part, others: Sequence[Part], why: str) -> None:
     """Let a shard that is held take new constants, its sums under them, and those of the others; and publish."""
-    connection, model = hold.connection, hold.model
+    connection, model, constants = hold.connection, hold.model, given.reference
+    assert constants is not None  # noqa: S101  (who has none begins anew)
     with connection.transaction():
         model.begin()
         refresh.take(connection, model, given)
         for part in others:
             connection.execute(query("fleet_take"), {"model": model.id, **part._asdict()})
-        constants = given.reference
         refresh.begin(connection, model, constants, Sums.from_bytes(own.sums, *constants.shape), given)
         record, engine = Record(model), model.exact
         record.enter("calibrated", rows=engine.reference_rows, detail="exact")
@@ -199,9 +234,8 @@ def renew(hold: Held, given: Given, own: Part, others: Sequence[Part], why: str)
     point("shard renewed")
 
 
-def _load(computing: Computing, holds: Sequence[Held], given: Given, why: str) -> None:
-    tasks = [computing.submit(load, hold.shard, hold.shard, hold.model.id, given, why) for hold in holds]
-    computing.gather(tasks)
+def _load(computing: Computing, models: Sequence[tuple[Place, int]], given: Given, why: str) -> None:
+    computing.gather([computing.submit(load, shard, shard, number, given, why) for shard, number in models])
 
 
 def _count(hold: Held) -> int:
@@ -210,14 +244,14 @@ def _count(hold: Held) -> int:
 
 
 def _store(coordinator: Coordinator, name: str, given: Given, rows: int, references: dict[str, int]) -> None:
-    salt, threshold = given.sample or (0, 0)
+    salt, threshold = given.sample or (None, None)
     coordinator.do(
         "fleet_new_constants",
         name=name,
         generation=given.generation,
         salt=salt,
         threshold=threshold,
-        constants=Jsonb(given.reference.to_json()),
+        constants=Jsonb(given.reference.to_json()) if given.reference else None,
         rows=rows,
         references=sum(references.values()),
     )

@@ -56,7 +56,7 @@ def render(model: Offline, result: Audit | None) -> str:
         model_facts=_model(model),
         deletions=served,
         deletions_figure=pictures.forgotten(served) if served else None,
-        newest=[_line(deletion) for deletion in served[-NEWEST:][::-1]],
+        newest=[_line(deletion, exact=model.exact) for deletion in served[-NEWEST:][::-1]],
         exact=model.exact,
         budget_figure=pictures.budget(spent, float(row["delta"]), float(row["epsilon"])) if spent else None,
         open_facts=_open(model),
@@ -88,7 +88,7 @@ def _cards(model: Offline, served: list[Deletion]) -> list[tuple[str, str]]:
     row = model.row
     share = (row["spent"] or 0) / row["cap"] if row["cap"] else 0.0
     budget = (
-        ("none", "budget is needed: exact") if model.exact else (f"{100 * share:.0f} %", "of this epoch's budget spent")
+        ("exact", "so no budget is needed") if model.exact else (f"{100 * share:.0f} %", "of this epoch's budget spent")
     )
     return [
         (f"{row['learned_rows']:,}", "rows the model knows"),
@@ -191,7 +191,9 @@ def _model(model: Offline) -> list[tuple[str, str]]:
     return facts
 
 
-def _line(deletion: Deletion) -> tuple[str, ...]:
+def _line(deletion: Deletion, *, exact: bool) -> tuple[str, ...]:
+    if exact:  # which has no clock, and spends nothing
+        return (_time(deletion.at), str(deletion.epoch), deletion.how)
     rho = f"{deletion.rho / odometer.UNITS:.3g}" if deletion.rho else "0"
     return (_time(deletion.at), str(deletion.epoch), f"{deletion.clock:,}", deletion.how, rho)
 

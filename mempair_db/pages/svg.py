@@ -117,7 +117,7 @@ def _times(values: Sequence[float]) -> Axis:
     return Axis(bottom, top, ticks, lambda v: _place(v, bottom, top, LEFT, WIDTH - RIGHT))
 
 
-def _moments(low: float, high: float, at_least: int = 1, count: int = 5) -> list[float]:
+def _moments(low: float, high: float, at_least: int = 1, count: int = 4) -> list[float]:
     """Return round points in time inside the range, few of them.
 
     >>> [f"{datetime.fromtimestamp(v, timezone.utc):%d %H:%M}" for v in _moments(90_000.0, 150_000.0)]

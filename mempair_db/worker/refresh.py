@@ -33,7 +33,7 @@ from mempair_db.worker.changes import Changes
 class Given(NamedTuple):
     """Constants that a fleet has chosen, for all its shards."""
 
-    reference: Reference
+    reference: Reference | None  # None: it has too few rows left to choose any
     generation: int
     sample: tuple[int, int] | None = None  # salt and threshold of its reference rows; None: those that are left
 
@@ -55,11 +55,10 @@ def read(
     given: Given | None = None,
 ) -> int | None:
     """Learn every row anew under new constants, or under those that are given; how many, None if told to give up."""
-    chosen = _choose(connection, model) if given is None else (take(connection, model, given), None)
+    reference, sample = _choose(connection, model) if given is None else (take(connection, model, given), None)
     learned.forget_all(connection, model.id)
-    if chosen is None:
+    if reference is None:
         return 0
-    reference, sample = chosen
     added, terms = nothing(reference), model.terms
 
     def add(rows: list[Row]) -> tuple[Sums, bytes, list[tuple[str, str]]]:
@@ -104,10 +103,14 @@ def begin(
         engine.take_in(connection, model.id, given.generation)
 
 
-def take(connection: psycopg.Connection[Any], model: Model, given: Given) -> Reference:
+def take(connection: psycopg.Connection[Any], model: Model, given: Given) -> Reference | None:
     """Take the fleet's constants; the reference rows are those that its salt chooses, or the ones that are left."""
-    engine = model.exact
-    if given.sample is None:
+    engine, renewed = model.exact, {"model": model.id, "generation": given.generation}
+    if given.reference is None:
+        rows_of_reference.forget(connection, model)
+        connection.execute(query("fleet_leave"), {"model": model.id, "shards": []})  # sums of rows that may be gone
+        connection.execute(query("fleet_renew"), renewed | {"references": 0})
+    elif given.sample is None:
         left = rows_of_reference.without(connection, model, [])
         rows_of_reference.drop(connection, model, left.dropped)
         engine.references_left = len(left.x)
@@ -118,17 +121,16 @@ def take(connection: psycopg.Connection[Any], model: Model, given: Given) -> Ref
         rows_of_reference.store(connection, model, sample)
         engine.references_left = len(sample)
         engine.reference_rows = max(1, len(sample))  # an entry of the ledger counts one at least
-        values = {"model": model.id, "generation": given.generation, "references": None}
-        connection.execute(query("fleet_renew"), values)
+        connection.execute(query("fleet_renew"), renewed | {"references": None})
     return given.reference
 
 
-def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Reference, Changes] | None:
+def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Reference | None, Changes | None]:
     """Choose the constants from new reference rows, which are returned too; None if there are too few rows."""
     engine = model.exact
     sample = rows_of_reference.choose(connection, model)
     if sample is None:
-        return None
+        return None, None
     engine.reference_rows = len(sample)
     labels = _classes(connection, model) if engine.terms["loss"] == "classes" else ()
     if (sample.y == sample.y[0]).all() and len(labels) < 2:  # of several classes y says nothing
@@ -136,7 +138,7 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Referenc
     if engine.terms["loss"] == "classes" and not labels:
         model.reason = "no class has the 5 rows that it needs"
         rows_of_reference.forget(connection, model)
-        return None
+        return None, None
     return refer(engine.terms, sample.x, sample.y, sample.c, labels), sample
 
 

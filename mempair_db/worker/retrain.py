@@ -53,6 +53,7 @@ def retrain(
         model = models.lease(connection, model_id, load=False)
         if model is None or model.paused or (model.retrain_requested or why) is None:
             return Outcome()
+        keeps = model.fleet is not None and given is None  # the fleet's constants, and what they were chosen for
         if model.fleet is not None and given is None:
             given = refresh.kept(model.fleet)
             if given is None:
@@ -64,9 +65,10 @@ def retrain(
         record = Record(model)
         why, before = model.retrain_requested or why, model.deletions
         had = learned.marks(connection, model.id) if model.versions else None
-        serving = model.phase == "ready" and model.promise is not None and model.declared != model.promise
+        altered = model.promise is not None and model.declared != model.promise
+        serving = model.phase == "ready" and altered and model.fleet is None  # all shards of a fleet change
         point("retrain began")
-        model.begin()
+        model.begin(again=keeps)
         _enter_unseen(connection, record, unseen)
         oldest = _enter_deletions(connection, model, record)
         if isinstance(model.engine, Exact):

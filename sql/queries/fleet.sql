@@ -74,6 +74,16 @@ where f.model_id = %(model)s and f.everywhere_seq < %(seq)s
 -- fleet_declare --
 insert into mempair.fleet_model (name, declared) values (%(name)s, %(declared)s) on conflict (name) do nothing
 
+-- fleet_alters --
+-- In this transaction a shard changes what all shards share.
+select pg_catalog.set_config('mempair.fleet_alters', 'on', true)
+
+-- fleet_altered --
+-- What changes how rows are added up, or what is served, takes effect on all shards at once.
+update mempair.fleet_model m
+set declared = %(declared)s, refresh_requested = case when m.generation > 0 then %(why)s else m.refresh_requested end
+where m.name = %(name)s and m.declared is distinct from %(declared)s
+
 -- fleet_models --
 select * from mempair.fleet_model m where m.name = coalesce(%(name)s, m.name) order by m.name
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,20 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from mempair_db.database import faults
+from mempair_db.database.install import install
+from mempair_db.embedded.server import Server
 from mempair_db.fleet import compute
 from mempair_db.fleet.compute import Computing
+from mempair_db.fleet.config import Place
 from mempair_db.fleet.exchange import Exchange
 from mempair_db.fleet.refresh import refresh_fleet
 from mempair_db.fleet.status import status
 from mempair_db.fleet.verify import verify
+from mempair_db.ledger import keys, receipts
+from mempair_db.pages.receipt import render
 from tests.integration.fleet.conftest import Shards
 from tests.integration.fleet.test_equal import in_one_database
+from tests.world import World
 
 STRIKER = Path(__file__).with_name("striker.py")
 
@@ -48,6 +55,13 @@ def hook() -> Iterator[Callable[[Callable[[str], None]], None]]:
     faults.hook = before
 
 
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    """Closes at the end what a test has opened."""
+    with ExitStack() as stack:
+        yield stack
+
+
 def check(fleet: Shards) -> list[str]:
     """What a verification finds wrong."""
     return [line.check for line in verify(fleet.exchange, "churn").checks if not line.fine]
@@ -61,6 +75,15 @@ def receipt(fleet: Shards, shard: int, key: int) -> dict[str, Any]:
     found = fleet[shard].one("select mempair.receipt('churn', %s)", str(key))
     assert found is not None
     return dict(found["deletions"][0])
+
+
+def page_of(fleet: Shards, shard: int, key: int) -> str:
+    """The receipt as people read it."""
+    signer = keys.SigningKey.new("shop.example")
+    with psycopg.connect(fleet[shard].dsn) as connection:
+        document = receipts.issue(connection, "churn", str(key), signer)
+    assert document is not None
+    return render(document)
 
 
 def file_of(fleet: Shards, folder: Path) -> Path:
@@ -79,9 +102,15 @@ def test_a_deletion_is_out_of_its_shard_at_once_and_of_all_after_the_next_exchan
     assert (first, third) == (before[0], before[2])
     assert receipt(fleet, 1, 4)["shard"] == "s1"
     assert receipt(fleet, 1, 4)["everywhere"] is None
+    assert "not yet on every other server" in page_of(fleet, 1, 4)
+    assert "not yet: shard s1 has forgotten it" in page_of(fleet, 1, 4)
     done = fleet.sync(1)
     assert done.everywhere == ["s0", "s1", "s2"]
-    assert receipt(fleet, 1, 4)["everywhere"] is not None
+    said = receipt(fleet, 1, 4)["everywhere"]
+    published = [world.one("select mempair.utc(published_at) from mempair.published") for world in fleet.worlds]
+    assert said >= max(published)  # no earlier than the last shard published
+    assert "the last of the databases that share this model published without it" in page_of(fleet, 1, 4)
+    assert "nothing in it comes from this one" in page_of(fleet, 1, 4)
     assert len(set(map(str, fleet.served()))) == 1
     fleet.sync(1)
     quiet = fleet.sync(1)
@@ -194,23 +223,24 @@ def test_a_kill_at_any_point_leaves_what_the_next_exchange_completes(
     fleet: Shards, tmp_path: Path, points: Sequence[str], what: str
 ) -> None:
     """One fleet is killed again and again, each time at another point."""
+    fleet[0].fill(1000, 1001)  # no reference rows: their going changes no constants, and is delivered
+    fleet.work()
+    fleet.sync()
     for i, point in enumerate(points):
-        gone = 3 * (i + 1)
+        gone = 1000 + i
         fleet[0](f"delete from shop where id = {gone}")
-        fleet[1](f"insert into shop values ({1000 + i}, 30, 'pro', 5, 'n', true)")
+        fleet[1](f"insert into shop values ({2000 + i}, 30, 'pro', 5, 'n', true)")
         fleet.work()
         command = [sys.executable, str(STRIKER), str(file_of(fleet, tmp_path)), point, what]
         assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
         fleet.sync(3)
         assert equal(fleet)
         assert receipt(fleet, 0, gone)["everywhere"] is not None
-        assert fleet.served()[0][4] == 300
+        assert fleet.served()[0][4] == 302
     assert check(fleet) == []
 
 
-def test_a_dask_worker_that_dies_and_a_shard_that_restarts_change_nothing(
-    fleet: Shards, hook: Any, monkeypatch: pytest.MonkeyPatch, superuser: Callable[[str], str]
-) -> None:
+def test_a_dask_worker_that_dies_changes_nothing(fleet: Shards, hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute, "BLOCKS", 1)
     refresh_fleet(fleet.computing, fleet.known, "churn", "test", 5)
     fleet.sync()
@@ -222,24 +252,69 @@ def test_a_dask_worker_that_dies_and_a_shard_that_restarts_change_nothing(
         computing = Computing(fleet.fleet, client)
 
         def strike(name: str) -> None:
-            if name == "constants chosen":
+            if name == "constants chosen" and not struck:
                 struck.append(name)
-                if len(struck) == 1:
-                    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-                    terminate(superuser(fleet[1].dsn))
+                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
         hook(strike)
         refresh_fleet(computing, fleet.known, "churn", "test", 5)
-    assert len(struck) == 2  # the refresh began anew
+    assert struck
     fleet.sync()
     assert (fleet.reference().to_bytes(), fleet.total().to_bytes()) == expected
     assert check(fleet) == []
 
 
-def terminate(dsn: str) -> None:
-    """End every connection to a shard, as a restart does."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where datname = current_database() and pid <> pg_backend_pid() and application_name = 'mempair fleet'"
-        )
+def test_a_shard_whose_server_is_stopped_and_started_changes_nothing(
+    make_fleet: Callable[[int], Shards],
+    server_home: Path,
+    hook: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    client: Any,
+    opened: ExitStack,
+) -> None:
+    """A server of its own, which crashes in the middle of a refresh, and is away for an exchange."""
+    server = Server(server_home)
+
+    def start() -> World:
+        dsn = server.start()
+        monkeypatch.setenv("SHARD_S1", dsn)  # its port is another one after each start
+        return World(dsn, opened.enter_context(closing(psycopg.connect(dsn, autocommit=True))))
+
+    own = start()
+    install(own.dsn)
+    fleet = Shards([make_fleet(1)[0], own], client)
+    opened.callback(fleet.close)
+    places = (fleet.fleet.shards[0], Place("s1", env="SHARD_S1"))
+    fleet.fleet = fleet.exchange.fleet = fleet.computing.fleet = dataclasses.replace(fleet.fleet, shards=places)
+    fleet.declare()
+    fleet.spread(1, 200, lambda i: i)
+    refresh_fleet(fleet.computing, fleet.known, "churn", "test", 5)
+    fleet.sync()
+    expected = fleet.reference().to_bytes(), fleet.total().to_bytes()
+    struck: list[str] = []
+
+    def strike(name: str) -> None:
+        if name == "constants chosen":
+            struck.append(name)
+            if len(struck) == 1:
+                server.stop("immediate")
+                fleet.worlds[1] = start()
+
+    hook(strike)
+    refresh_fleet(fleet.computing, fleet.known, "churn", "test", 5)
+    assert len(struck) == 2  # the refresh began anew
+    fleet.sync()
+    assert (fleet.reference().to_bytes(), fleet.total().to_bytes()) == expected
+    assert check(fleet) == []
+
+    fleet[0]("delete from shop where id = 2")
+    fleet[0].work()
+    server.stop("fast")
+    assert "s1" in fleet.sync(1).down  # the connection that was open ended
+    assert "shard s1 cannot be reached" in fleet.sync(1).down["s1"]
+    assert receipt(fleet, 0, 2)["everywhere"] is None
+    fleet.worlds[1] = start()
+    fleet.sync()
+    assert receipt(fleet, 0, 2)["everywhere"] is not None
+    assert [served[4] for served in fleet.served()] == [199, 199]
+    assert check(fleet) == []

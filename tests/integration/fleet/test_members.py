@@ -10,14 +10,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from mempair_db.errors import InvalidParameter
+from mempair_db.errors import InvalidParameter, MempairError
 from mempair_db.fleet import declare
 from mempair_db.fleet.exchange import Exchange
 from mempair_db.fleet.files import export_fleet, verify_files
 from mempair_db.fleet.refresh import refresh_fleet
 from mempair_db.fleet.verify import verify
 from mempair_db.verify.checks import verify as verify_one
+from tests.conftest import Run
 from tests.integration.fleet.conftest import MODEL, Shards
+from tests.integration.fleet.test_exchange import file_of
 from tests.world import SHOP, World
 
 VISITS = """
@@ -189,6 +191,87 @@ def test_a_shard_that_comes_and_one_that_goes(make_fleet: Callable[[int], Shards
     assert set(fleet.known.shards("churn")) == {"s0", "s1"}
     assert wrong(small) == []
     small.close()
+
+
+def test_a_model_is_altered_on_all_shards_or_on_none(
+    make_fleet: Callable[[int], Shards], mempair: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = make_fleet(2)
+    fleet.declare()
+    fleet.spread(1, 120, lambda i: i)
+    fleet[0]("update shop set age = null where id = 4")
+    fleet.sync()
+    monkeypatch.setenv("MEMPAIR_FLEET", str(file_of(fleet, tmp_path)))
+
+    def altered() -> list[Any]:
+        return [world.one("select ridge, curves, on_null from mempair.model") for world in fleet.worlds]
+
+    code, _, said = mempair("fleet", "model", "alter", "churn", "--gamma", "0.0001")
+    assert (code, "too few for gamma" in said) == (2, True)
+    fleet[1]("alter table mempair.model add constraint no_three check (ridge <> 3)")  # the second shard refuses
+    assert mempair("fleet", "model", "alter", "churn", "--ridge", "3")[0] == 1
+    assert altered() == [(10.0, 4, "impute")] * 2
+    fleet[1]("alter table mempair.model drop constraint no_three")
+    before = fleet.served()
+    code, _, said = mempair("fleet", "model", "alter", "churn", "--ridge", "3", "--curves", "0", "--on-null", "skip")
+    assert (code, "the next exchange" in said) == (0, True)
+    assert altered() == [(3.0, 0, "skip")] * 2
+    fleet[1]("select mempair.retrain('churn')")  # under the terms of the constants that it has
+    fleet[0]("delete from shop where id = 2")
+    fleet.work()
+    assert [served[-1] for served in fleet.served()] == [True, True]
+    notes = fleet.sync(1).notes
+    assert "refreshed: altered: ridge=3.0 curves=0 on_null=skip" in notes
+    fleet.sync(1)
+    assert fleet.reference().encoding.numbers[0].knots == ()
+    assert [served[4] for served in fleet.served()] == [118, 118]  # without the deleted row, and the one to skip
+    assert fleet.served() != before
+    assert fleet.sync(1).notes == []
+    assert wrong(fleet.exchange) == []
+    assert mempair("fleet", "model", "alter", "churn", "--keep-receipts", "1 day")[0] == 0  # nothing to refresh
+    assert fleet.known.model("churn").refresh_requested is None
+
+
+def test_an_alteration_that_was_interrupted_waits_for_the_rest(make_fleet: Callable[[int], Shards]) -> None:
+    fleet = make_fleet(2)
+    fleet.declare()
+    fleet.spread(1, 120, lambda i: i)
+    fleet.sync()
+    with fleet[1].sql.transaction():  # as if the command had been killed between two commits
+        fleet[1]("set local mempair.fleet_alters = on", "select mempair.alter_model('churn', ridge => 3)")
+    with pytest.raises(MempairError, match="has another ridge on shard s0 than on s1") as refused:
+        refresh_fleet(fleet.computing, fleet.known, "churn", "test")
+    assert "fleet model alter" in str(refused.value.remedy)
+    assert declare.alter(fleet.fleet, "churn", {"ridge": 3.0})
+    fleet.sync()
+    assert wrong(fleet.exchange) == []
+
+
+def test_a_fleet_with_too_few_rows_left_begins_anew(make_fleet: Callable[[int], Shards]) -> None:
+    """The constants come from rows that are gone, and others cannot be chosen: nothing of them may stay."""
+    fleet = make_fleet(2)
+    fleet.declare()
+    fleet.spread(1, 120, lambda i: i)
+    fleet.sync()
+    for world in fleet.worlds:
+        world("delete from shop where id > 30")
+    fleet.work()
+    assert fleet.sync().down == {}
+    model = fleet.known.model("churn")
+    assert (model.generation, model.constants, model.refresh_requested) == (2, None, None)
+    for place, world in enumerate(fleet.worlds):
+        assert world.one("select count(*) from mempair.fleet_part") == 0
+        assert world.one(
+            "select constants is null and not exists (select from mempair.reference_row) from mempair.model"
+        )
+        assert world.one("select not ready and weights is null from mempair.published")
+        (deletion,) = world.one("select mempair.receipt('churn', %s)", str(31 + (31 + place) % 2))["deletions"]
+        assert deletion["everywhere"] is not None
+    fleet.spread(201, 300, lambda i: i)
+    fleet.work()
+    fleet.sync()
+    assert [served[4] for served in fleet.served()] == [130, 130]
+    assert wrong(fleet.exchange) == []
 
 
 def test_a_name_that_a_shard_has_for_a_model_of_its_own_is_refused(make_fleet: Callable[[int], Shards]) -> None:
