@@ -95,7 +95,7 @@ def without(connection: psycopg.Connection[Any], model: Model, gone: Sequence[st
     queue, and is no longer a reference row either.
     """
     stored = dict(connection.execute(query("load_reference"), {"model": model.id}).fetchall())
-    left = [key for key in stored if key not in set(gone)]
+    left = list(stored.keys() - set(gone))
     rows = arrays.fetch(connection, model.statement("find_rows"), {"keys": left})
     keys, x, c, y = decode(model, rows)
     marks = fingerprints(model.secret, x, y, c)
