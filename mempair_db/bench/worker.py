@@ -6,6 +6,7 @@ deleted     the worker over a queue of captured deletions, ledger entries and re
 latency     from the return of a DELETE's COMMIT to the published model, a worker running beside it
 memory      of a worker process, while the number of events it has applied grows
 retrain     exact retrain of the whole table, against a binary COPY of the same rows out of Postgres
+verify      the model computed anew from the whole table and compared, against that COPY
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mempair_db.bench.report import Result, goal, machine, render
 from mempair_db.bench.scratch import Table
 from mempair_db.database import models
 from mempair_db.database.connect import connect
+from mempair_db.verify.checks import verify
 from mempair_db.worker import batch, changes
 from mempair_db.worker.loop import Worker
 from mempair_db.worker.purge import purge
@@ -54,7 +56,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
             {"title": "Mass deletion, d = 10", "rows": [deleted]},
             {"title": "From COMMIT of a DELETE to the published model, milliseconds", "rows": [latency]},
             {"title": "Memory of the worker, d = 10", "rows": memory},
-            {"title": "Exact retrain, d = 10", "rows": [again]},
+            {"title": "Exact retrain and verify, d = 10", "rows": [again]},
         ],
         "goals": [
             *(goal(f"applied against COPY, d = {r['d']}", r["applied/COPY"], least=APPLIED[r["d"]]) for r in applied),
@@ -62,6 +64,7 @@ def run(*, quick: bool = False, dsn: str | None = None) -> Result:
             *(goal(f"applied against bare reading, d = {r['d']}", r["applied/read"], least=0.5) for r in applied),
             goal("memory after 8 times the events", memory[-1]["MB"] / memory[0]["MB"], most=1.1),
             goal("retrain against COPY out", again["retrain/COPY"], most=3.0),
+            goal("verify against COPY out", again["verify/COPY"], most=3.0),
         ],
         "notes": [],
     }
@@ -197,7 +200,14 @@ def _retrain(connection: psycopg.Connection[Any], dsn: str, rows: int) -> dict[s
             for _ in copy:
                 pass
 
-    copy = statistics.median(_time(copy_out) for _ in range(3))
+    def look() -> None:
+        report = verify(dsn, number)
+        if not report.fine:
+            raise RuntimeError(f"an honest model does not verify: {report}")
+
+    look()  # compiles
+    rounds = [(_time(copy_out), _time(look)) for _ in range(3)]
+    copy, verified = (statistics.median(times) for times in zip(*rounds, strict=True))
     with connect(dsn, autocommit=True) as worker:
         batch.prepare(worker)
         full = statistics.median(_time(lambda: retrain(worker, number, "bench")) for _ in range(2))
@@ -209,6 +219,8 @@ def _retrain(connection: psycopg.Connection[Any], dsn: str, rows: int) -> dict[s
         "COPY out, s": copy,
         "retrain, s": full,
         "retrain/COPY": full / copy,
+        "verify, s": verified,
+        "verify/COPY": verified / copy,
         "one deletion, s": one,
         "retrain/deletion": full / one,
     }

@@ -61,7 +61,7 @@ class KeysDumper(Dumper):
         """Return the array in Postgres' binary form."""
         if not obj:
             return struct.pack(">3i", 0, 0, TEXT)
-        return struct.pack(">5i", 1, 0, TEXT, len(obj), 1) + packed_texts(obj, np.arange(len(obj)), "utf-8")[0]
+        return struct.pack(">5i", 1, 0, TEXT, len(obj), 1) + packed_texts(*joined(obj))[0]
 
 
 class FloatArrayLoader(Loader):
@@ -102,28 +102,53 @@ def texts(data: bytes, encoding: str = "utf-8") -> tuple[str | None, ...]:
     return tuple(values)
 
 
-def packed_texts(values: Sequence[str], order: Ints, encoding: str) -> tuple[bytes, Ints]:
-    r"""Return texts in this order as elements of a text[], and where each of them begins and the last one ends.
+def text_rows(rows: Sequence[bytes | None], width: int) -> Sequence[tuple[str | None, ...]]:
+    """Decode text[] values; one of another width counts as missing. Categories repeat, so each is decoded once."""
+    if width == 0:
+        return ()
+    missing = (None,) * width
+    ready: dict[bytes | None, tuple[str | None, ...]] = {None: missing}
+    found = []
+    for data in rows:
+        values = ready.get(data)
+        if values is None:
+            values = texts(data or b"")
+            ready[data] = values = values if len(values) == width else missing
+        found.append(values)
+    return found
 
-    An element is its length in bytes and its bytes. They are encoded together, then their bytes are moved by index:
 
-    >>> elements, bounds = packed_texts(["b", "äö"], np.array([1, 0]), "utf-8")
-    >>> elements
-    b'\x00\x00\x00\x04\xc3\xa4\xc3\xb6\x00\x00\x00\x01b'
-    >>> bounds.tolist()
-    [0, 8, 13]
+def joined(values: Sequence[str], encoding: str = "utf-8") -> tuple[bytes, Ints, Ints]:
+    r"""Return texts with a zero byte after each, which no text in Postgres has; where they are, and how long.
+
+    >>> [*map(list, joined(["b", "äö"]))][1:]
+    [[0, 2], [1, 4]]
     """
-    if len(values) <= FEW:
-        each = [values[i].encode(encoding) for i in order.tolist()]
-        few = np.append(0, np.cumsum([4 + len(text) for text in each], dtype=np.int64))
-        return b"".join(struct.pack(">i", len(text)) + text for text in each), few
-    text = np.frombuffer(("\0".join(values) + "\0").encode(encoding), np.uint8)  # no text in Postgres has a zero byte
-    ends = np.flatnonzero(text == 0)[: len(values)]
-    starts = np.append(0, ends[:-1] + 1)[order]
-    lengths = ends[order] - starts
+    data = ("\0".join(values) + "\0").encode(encoding)
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)[: len(values)]
+    starts = np.append(0, ends + 1)[: len(values)]
+    return data, starts, ends - starts
+
+
+def packed_texts(data: Any, starts: Ints, lengths: Ints) -> tuple[bytes, Ints]:
+    r"""Return texts of these bytes as elements of a text[], and where each of them begins and the last one ends.
+
+    An element is its length in bytes and its bytes. All bytes are moved at once, by index:
+
+    >>> elements, bounds = packed_texts(b"b\0\xc3\xa4", np.array([2, 0]), np.array([2, 1]))
+    >>> elements
+    b'\x00\x00\x00\x02\xc3\xa4\x00\x00\x00\x01b'
+    >>> bounds.tolist()
+    [0, 6, 11]
+    """
+    text = np.frombuffer(data, np.uint8)
+    if len(starts) <= FEW:
+        each = [text[a : a + n].tobytes() for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+        few = np.append(0, np.cumsum([4 + len(one) for one in each], dtype=np.int64))
+        return b"".join(struct.pack(">i", len(one)) + one for one in each), few
     bounds = np.append(0, np.cumsum(4 + lengths))
     elements = np.empty(bounds[-1], np.uint8)
-    elements[stretches(bounds[:-1], np.full(len(order), 4))] = lengths.astype(">i4").view(np.uint8)
+    elements[stretches(bounds[:-1], np.full(len(starts), 4))] = lengths.astype(">i4").view(np.uint8)
     elements[stretches(bounds[:-1] + 4, lengths)] = text[stretches(starts, lengths)]
     return elements.tobytes(), bounds
 

@@ -19,7 +19,9 @@ import numpy.typing as npt
 import psycopg
 
 from mempair_db.database import arrays
+from mempair_db.database.packed import Texts
 from mempair_db.database.queries import query
+from mempair_db.pair.compiled import compiled
 
 Integers = npt.NDArray[np.int64]
 
@@ -32,6 +34,7 @@ ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
 FRONT = struct.Struct(">h 2i 2i 6i")
 ARRAY = struct.Struct(">6i")
 NULL = struct.pack(">i", -1)
+CRC = np.array([zlib.crc32(bytes([i])) ^ zlib.crc32(b"\0") for i in range(256)], np.uint32)  # a byte's own part
 
 
 def buckets(keys: Sequence[str]) -> npt.NDArray[np.int32]:
@@ -40,8 +43,21 @@ def buckets(keys: Sequence[str]) -> npt.NDArray[np.int32]:
     >>> buckets(["42", "é"]).tolist()
     [136, 318]
     """
-    numbers = np.fromiter(map(zlib.crc32, map(str.encode, keys)), np.int64, len(keys))
-    return numbers.astype(np.int32) & (BUCKETS - 1)
+    if not isinstance(keys, Texts):
+        numbers = np.fromiter(map(zlib.crc32, map(str.encode, keys)), np.int64, len(keys))
+        return numbers.astype(np.int32) & (BUCKETS - 1)
+    places = np.empty(len(keys), np.int32)
+    _places(keys.data, keys.starts, keys.lengths, CRC, places)
+    return places
+
+
+@compiled
+def _places(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers, table: Any, out: Any) -> None:
+    for i in range(len(starts)):
+        crc = np.uint32(0xFFFFFFFF)
+        for at in range(starts[i], starts[i] + lengths[i]):
+            crc = table[(crc ^ data[at]) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+        out[i] = (crc ^ np.uint32(0xFFFFFFFF)) & np.uint32(BUCKETS - 1)
 
 
 def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, list[int | None]]:
@@ -99,7 +115,8 @@ def pack(
     """
     places = buckets(keys)
     order = np.argsort(places.astype(np.uint16), kind="stable")  # (of 16 bits: by radix)
-    texts, starts = arrays.packed_texts(keys, order, encoding)
+    whole = Texts.of(keys, encoding)
+    texts, starts = arrays.packed_texts(whole.data, whole.starts[order], whole.lengths[order])
     marks = _elements(prints[order])
     ticks = None if first_tick is None else _elements(first_tick + order)
     inside = places[order]

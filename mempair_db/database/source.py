@@ -13,27 +13,28 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import IsolationLevel, sql
 
-from mempair_db.database import arrays
+from mempair_db.database import packed
 from mempair_db.database.connect import connect
 from mempair_db.database.models import Model
+from mempair_db.database.packed import Rows
 from mempair_db.database.queries import query
 
 READERS: Final = 2
 SMALL: Final = 2_000  # blocks; another connection does not pay below
 LAST: Final = 4_294_967_295  # the largest block number
+AT_ONCE: Final = 64 << 10  # bytes of the table in one value: larger ones cost the server a third more
 
-Row = tuple[Any, ...]  # row_key, x, c, y as they came
 Result = TypeVar("Result")
 
 
 def each_chunk(
-    connection: psycopg.Connection[Any], model: Model, dsn: str | None, work: Callable[[list[Row]], Result]
+    connection: psycopg.Connection[Any], model: Model, dsn: str | None, work: Callable[[Rows], Result]
 ) -> Iterator[Result]:
     """Yield what `work` makes of every chunk of labelled rows, in any order. With a `dsn` several run at once.
 
     Where the server or the role has no room for other connections, this one reads everything.
     """
-    blocks = blocks_of(connection, model)
+    blocks, _ = size_of(connection, model)
     with ExitStack() as opened:
         readers = _connect(opened, dsn) if dsn is not None and blocks >= SMALL else []
         if not readers:
@@ -44,10 +45,10 @@ def each_chunk(
         yield from _Readers(model, str(shared[0]) if shared else "", work).run(readers, list(pairwise(bounds)))
 
 
-def blocks_of(connection: psycopg.Connection[Any], model: Model) -> int:
-    """Return the most blocks that one of the tables behind the source has."""
-    size = connection.execute(query("source_blocks"), {"model": model.id}).fetchone()
-    return int(size[0]) if size else 0
+def size_of(connection: psycopg.Connection[Any], model: Model) -> tuple[int, int]:
+    """Return the most blocks that one of the tables behind the source has, and the bytes of all of them."""
+    blocks, size = connection.execute(query("source_blocks"), {"model": model.id}).fetchone() or (0, 0)
+    return int(blocks), int(size)
 
 
 def _connect(opened: ExitStack, dsn: str) -> list[psycopg.Connection[Any]]:
@@ -64,7 +65,7 @@ def _connect(opened: ExitStack, dsn: str) -> list[psycopg.Connection[Any]]:
 class _Readers:
     """Connections that read parts of the table under one snapshot, and hand over what was made of them."""
 
-    def __init__(self, model: Model, snapshot: str, work: Callable[[list[Row]], Any]) -> None:
+    def __init__(self, model: Model, snapshot: str, work: Callable[[Rows], Any]) -> None:
         self.model, self.snapshot, self.work = model, snapshot, work
         self.results: Queue[tuple[str, Any]] = Queue(maxsize=2 * READERS)
         self.stop = threading.Event()
@@ -110,10 +111,18 @@ class _Readers:
             self.results.put(("error", error))
 
 
-def chunks(connection: psycopg.Connection[Any], model: Model, first: int, last: int) -> Iterator[list[Row]]:
-    """Yield the rows in some blocks of the source, 50,000 at a time."""
-    values = {"first": f"({first},0)", "last": f"({last},0)"}
-    connection.execute(model.statement("open_part"), values)
-    while rows := arrays.fetch(connection, model.statement("fetch_source")):
-        yield rows
-    connection.execute(query("close_source"))
+def chunks(connection: psycopg.Connection[Any], model: Model, first: int, last: int) -> Iterator[Rows]:
+    """Yield the rows in some blocks of the source, about a megabyte of the table at a time.
+
+    A cursor, so that the connection can be used between two chunks.
+    """
+    blocks, size = size_of(connection, model)
+    end = max(first, min(last, blocks) - 1)
+    step = max(1, AT_ONCE * blocks // max(size, 1))
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(model.statement("open_part"), {"first": first, "end": end, "last": last, "step": step})
+        while found := cursor.execute(query("fetch_part"), binary=True).fetchall():
+            data = b"".join([some for _, some in found if some])
+            if data:
+                yield packed.unpack(data, sum(count for count, _ in found), model.number_count, model.text_count)
+        cursor.execute(query("close_part"))

@@ -19,8 +19,9 @@ from psycopg import IsolationLevel, sql
 from mempair_db.database import arrays, models
 from mempair_db.database.connect import connect, refuse_shadows
 from mempair_db.database.models import Model
+from mempair_db.database.packed import Rows
 from mempair_db.database.queries import query
-from mempair_db.database.source import LAST, Row, blocks_of, chunks
+from mempair_db.database.source import LAST, chunks, size_of
 from mempair_db.errors import ExtraMissing, InvalidParameter, MempairError
 from mempair_db.fleet.config import Fleet, Place
 
@@ -172,11 +173,11 @@ def under(shard: Place, snapshot: str, model_id: int) -> Iterator[tuple[psycopg.
 
 def parts(connection: psycopg.Connection[Any], model: Model, blocks: int = BLOCKS) -> list[tuple[int, int]]:
     """Divide a shard's table into ranges of blocks, one a task; the last one takes what comes beyond."""
-    bounds = [*range(0, max(blocks_of(connection, model), 1), blocks), LAST]
+    bounds = [*range(0, max(size_of(connection, model)[0], 1), blocks), LAST]
     return list(pairwise(bounds))
 
 
-def each(shard: Place, snapshot: str, model_id: int, part: tuple[int, int]) -> Iterator[tuple[Model, list[Row]]]:
+def each(shard: Place, snapshot: str, model_id: int, part: tuple[int, int]) -> Iterator[tuple[Model, Rows]]:
     """Yield the rows in some blocks of a shard, some at a time."""
     with under(shard, snapshot, model_id) as (connection, model):
         for rows in chunks(connection, model, *part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,13 @@ from psycopg.rows import dict_row
 from mempair_db.database import models
 from mempair_db.database.exact import Exact, total
 from mempair_db.database.models import Model
+from mempair_db.database.packed import Rows as Found
 from mempair_db.database.queries import query
-from mempair_db.database.source import Row, each_chunk
+from mempair_db.database.source import each_chunk
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
-from mempair_db.verify.marks import Marks, Prints, each_learned, mark
+from mempair_db.verify.marks import Marks, Numbers, Prints, each_learned, mark, numbers_of
 from mempair_db.worker import batch, exact
 from mempair_db.worker import changes as queue
 from mempair_db.worker import reference as reference_rows
@@ -64,6 +65,21 @@ class Rows:
         return Rows(total, marks, rejected, self.seen | other.seen, self.references + other.references)
 
 
+class Among:
+    """Which of many keys are among a few, found by their numbers."""
+
+    def __init__(self, few: Collection[str]) -> None:
+        """Take the few."""
+        self.few, self.numbers = few, np.sort(numbers_of(list(few)))
+
+    def places(self, keys: Sequence[str], numbers: Numbers) -> list[int]:
+        """Return where they are; two keys may have one number, so the keys are compared too."""
+        if not len(self.numbers):
+            return []
+        nearest = self.numbers[np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)]
+        return [i for i in np.flatnonzero(nearest == numbers).tolist() if keys[i] in self.few]
+
+
 @dataclass
 class Snapshot:
     """A model beside its table, in one moment."""
@@ -88,29 +104,26 @@ class Snapshot:
         """Go through the table once and add up everything that is compared."""
         reference, model = self.reference, self.model
 
-        def work(rows: list[Row]) -> tuple[Rows, int]:
+        held, references = Among(self.held), Among(self.references)
+
+        def work(rows: Found) -> tuple[Rows, int]:
             chunk, rejected = reference_rows.usable(model, rows)
-            prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
-            marks = mark(chunk.keys, prints)
-            seen = self.held.keys() & {*chunk.keys, *(key for key, _ in rejected)} if self.held else set()
-            part = None
-            if reference is not None:
-                part = total(reference, model.terms, chunk.x, chunk.y, chunk.c)
-            return Rows(part, marks, len(rejected), seen, self._references_in(chunk, prints)), len(rows)
+            prints, numbers = fingerprints(model.secret, chunk.x, chunk.y, chunk.c), numbers_of(chunk.keys)
+            seen = {chunk.keys[i] for i in held.places(chunk.keys, numbers)}
+            seen |= self.held.keys() & {key for key, _ in rejected}
+            there = [
+                (chunk.keys[i], chunk.x[i], chunk.c[i] if len(chunk.c) else (), float(chunk.y[i]))
+                for i in references.places(chunk.keys, numbers)
+                if self.references[chunk.keys[i]] == prints[i]
+            ]
+            part = total(reference, model.terms, chunk.x, chunk.y, chunk.c) if reference is not None else None
+            return Rows(part, mark(numbers, prints), len(rejected), seen, there), len(rows.y)
 
         found = Rows(None if reference is None else nothing(reference))
         for part, rows in each_chunk(self.connection, model, dsn, work):
             found += part
             advance(rows)
         return found
-
-    def _references_in(self, chunk: Changes, prints: Prints) -> list[tuple[str, Any, Any, float]]:
-        found = [i for i, key in enumerate(chunk.keys) if key in self.references]
-        return [
-            (chunk.keys[i], chunk.x[i], chunk.c[i] if len(chunk.c) else (), float(chunk.y[i]))
-            for i in found
-            if self.references[chunk.keys[i]] == prints[i]
-        ]
 
     def chunks(self) -> Iterator[tuple[Changes, Prints]]:
         """Go through the table again, on one connection."""

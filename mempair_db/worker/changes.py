@@ -37,7 +37,7 @@ class Changes:
 
     seq: npt.NDArray[np.int64]
     op: npt.NDArray[np.int16]
-    keys: list[str]
+    keys: Sequence[str]
     x: Matrix
     c: Sequence[tuple[str | None, ...]]  # empty if the model has no text features
     y: Vector
@@ -147,19 +147,3 @@ def numbers(rows: list[bytes | None], width: int) -> Matrix:
     x = np.full((len(rows), width), np.nan)
     x[whole] = arrays.floats([rows[i] or b"" for i in whole], width)
     return x
-
-
-def texts(rows: list[bytes | None], width: int) -> Sequence[tuple[str | None, ...]]:
-    """Decode the text columns; a row of another width counts as missing. Categories repeat, so each is decoded once."""
-    if width == 0:
-        return ()
-    missing = (None,) * width
-    ready: dict[bytes | None, tuple[str | None, ...]] = {None: missing}
-    found = []
-    for data in rows:
-        values = ready.get(data)
-        if values is None:
-            values = arrays.texts(data or b"")
-            ready[data] = values = values if len(values) == width else missing
-        found.append(values)
-    return found

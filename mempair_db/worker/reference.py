@@ -19,8 +19,8 @@ from mempair_db.database import arrays
 from mempair_db.database.exact import Exact
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
+from mempair_db.database.packed import Rows
 from mempair_db.database.queries import query
-from mempair_db.database.source import Row
 from mempair_db.pair.exact import REFERENCE_ROWS
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import changes as queue
@@ -66,7 +66,7 @@ def threshold(rows: int) -> int:
 def read(connection: psycopg.Connection[Any], model: Model, salt: int, most: int) -> Changes:
     """Read the rows of the table whose key's hash is at most so much."""
     values = {"salt": salt, "threshold": most}
-    return usable(model, arrays.fetch(connection, model.statement("sample_source"), values))[0]
+    return usable(model, decode(model, arrays.fetch(connection, model.statement("sample_source"), values)))[0]
 
 
 def forget(connection: psycopg.Connection[Any], model: Model) -> None:
@@ -110,19 +110,20 @@ def drop(connection: psycopg.Connection[Any], model: Model, keys: list[str]) -> 
         connection.execute(query("drop_reference"), {"model": model.id, "keys": keys})
 
 
-def decode(model: Model, rows: list[Row]) -> tuple[list[str], Any, Any, Any]:
-    """Return keys, numbers, texts and targets of rows as the source's view gives them."""
+def decode(model: Model, rows: list[tuple[Any, ...]]) -> Rows:
+    """Read rows that were fetched one by one."""
     keys, x, c, y = queue.columns(rows, 4)
-    return keys, queue.numbers(x, model.number_count), queue.texts(c, model.text_count), np.array(y, float)
+    return Rows(keys, queue.numbers(x, model.number_count), arrays.text_rows(c, model.text_count), np.array(y, float))
 
 
-def usable(model: Model, rows: list[Row]) -> tuple[Changes, list[tuple[str, str]]]:
+def usable(model: Model, rows: Rows) -> tuple[Changes, list[tuple[str, str]]]:
     """Return the rows that can be learned, and of the others key and reason."""
-    keys, x, c, y = decode(model, rows)
-    n = len(keys)
+    n = len(rows.y)
     op, seq = np.full(n, queue.INSERT, np.int16), np.zeros(n, np.int64)
-    chunk = Changes(seq=seq, op=op, keys=keys, x=x, c=c, y=y, captured_at=[None] * n)
+    chunk = Changes(seq=seq, op=op, keys=rows.keys, x=rows.x, c=rows.c, y=rows.y, captured_at=[None] * n)
     infinite = isinstance(model.engine, Exact)
     reasons = unusable(chunk, model.imputes, model.regression, infinite, bool(model.terms.get("weighted")))
-    rejected = [(keys[i], reason) for i, reason in enumerate(reasons) if reason]
-    return (chunk.take([i for i in range(n) if not reasons[i]]) if rejected else chunk), rejected
+    if not any(reasons):
+        return chunk, []
+    rejected = [(rows.keys[i], reason) for i, reason in enumerate(reasons) if reason]
+    return chunk.take([i for i in range(n) if not reasons[i]]), rejected

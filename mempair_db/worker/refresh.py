@@ -16,8 +16,9 @@ from mempair_db.database import learned
 from mempair_db.database.exact import refer, total
 from mempair_db.database.faults import point
 from mempair_db.database.models import Member, Model
+from mempair_db.database.packed import Rows
 from mempair_db.database.queries import query
-from mempair_db.database.source import Row, each_chunk
+from mempair_db.database.source import each_chunk
 from mempair_db.ledger.record import Record
 from mempair_db.pair import classes
 from mempair_db.pair.encode import RAREST
@@ -61,7 +62,7 @@ def read(
         return 0
     added, terms = nothing(reference), model.terms
 
-    def add(rows: list[Row]) -> tuple[Sums, bytes, list[tuple[str, str]]]:
+    def add(rows: Rows) -> tuple[Sums, bytes, list[tuple[str, str]]]:
         chunk, rejected = rows_of_reference.usable(model, rows)
         prints = fingerprints(model.secret, chunk.x, chunk.y, chunk.c)
         part = total(reference, terms, chunk.x, chunk.y, chunk.c)

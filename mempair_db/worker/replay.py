@@ -60,7 +60,7 @@ def read(
 def _step(model: Model, rows: list[tuple[Any, ...]], record: Record, encoding: str) -> bytes:
     """Learn the rows; return what is to enter the learned keys."""
     pair = model.certified.pair
-    (chunk, rejected), clock = reference.usable(model, rows), pair.tally("clock")
+    (chunk, rejected), clock = reference.usable(model, reference.decode(model, rows)), pair.tally("clock")
     for key, reason in rejected:
         record.reject(0, key, queue.INSERT, reason)
     pair.apply(chunk.op, chunk.x, chunk.y, chunk.c)

@@ -340,15 +340,27 @@ select t.row_key, t.x, t.c, t.y from {rows} t
 where t.y is not null and pg_catalog.hashtextextended(t.row_key, %(salt)s) <= %(threshold)s
 
 -- source_blocks --
--- The most blocks that one of the tables behind the source has.
-select coalesce(max(pg_catalog.pg_relation_size(p.relation) / pg_catalog.current_setting('block_size')::bigint), 0)::bigint
+-- The most blocks that one of the tables behind the source has, and the bytes of all of them with what is kept beside.
+select coalesce(max(pg_catalog.pg_relation_size(p.relation) / pg_catalog.current_setting('block_size')::bigint), 0)::bigint,
+       coalesce(sum(pg_catalog.pg_table_size(p.relation)), 0)::bigint
 from mempair.partitions((select m.source from mempair.model m where m.id = %(model)s)) p
 
 -- open_part --
--- The labelled rows of the source in some blocks of it (of all its partitions).
-declare mempair_source no scroll cursor for
-select t.row_key, t.x, t.c, t.y from {rows} t
-where t.y is not null and t.place >= %(first)s::text::tid and t.place < %(last)s::text::tid
+-- The labelled rows of the source in some blocks of it (of all its partitions), those of `step` blocks in one value.
+declare mempair_part no scroll cursor for
+select r.count, r.packed
+from pg_catalog.generate_series(%(first)s::bigint, %(end)s::bigint, %(step)s::bigint) p(block),
+     lateral (select pg_catalog.count(*)::integer, pg_catalog.string_agg(pg_catalog.record_send(s), '')
+              from (select t.row_key, t.x, t.c, t.y from {rows} t
+                    where t.y is not null and t.place >= pg_catalog.format('(%%s,0)', p.block)::tid
+                      and t.place < pg_catalog.format('(%%s,0)', case when p.block + %(step)s > %(end)s then %(last)s else p.block + %(step)s end)::tid) as s
+             ) as r(count, packed)
+
+-- fetch_part --
+fetch forward 16 from mempair_part
+
+-- close_part --
+close mempair_part
 
 -- own_limits --
 -- Until the transaction ends. Limits that were set for the whole database are for its users' statements, not for a batch or a
