@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from mempair_db.database import arrays, models
+from mempair_db.database import models
 from mempair_db.database.connect import connect
 from mempair_db.database.exact import refer
 from mempair_db.ledger.record import Outcome
@@ -42,7 +42,7 @@ select i, 20 + i * 7919 %% 50, (array['basic', 'plus', 'pro'])[1 + i %% 3], i::b
 from generate_series(%s::integer, %s::integer) i
 """
 
-EVERY_ROW = {"salt": 0, "threshold": 2**63 - 1}
+EVERY_ROW = 0, 2**63 - 1  # salt and threshold of a sample that has all of them
 
 
 class World:
@@ -131,7 +131,7 @@ class World:
             engine = model.exact
             assert engine.reference is not None
             assert engine.sums is not None
-            rows, _ = reference.usable(model, arrays.fetch(connection, model.statement("sample_source"), EVERY_ROW))
+            rows = reference.read(connection, model, *EVERY_ROW)
             left = reference.without(connection, model, [])
         assert left.dropped == []
         again = refer(engine.terms, left.x, left.y, left.c, engine.reference.labels)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from mempair_db.database import arrays, models
+from mempair_db.database import models
 from mempair_db.database.connect import connect
 from mempair_db.offline.export import export
 from mempair_db.pair import exact
@@ -283,7 +283,7 @@ def test_a_regression_is_least_squares(world: World) -> None:
         assert model is not None
         engine = model.exact
         assert engine.reference is not None
-        rows, _ = reference.usable(model, arrays.fetch(connection, model.statement("sample_source"), EVERY_ROW))
+        rows = reference.read(connection, model, *EVERY_ROW)
     X, _, _ = engine.reference.encoding.encode(rows.x)
     target = engine.reference.encoding.encode_target(rows.y)
     penalty = np.sqrt(np.diag(exact.penalties(engine.reference.encoding, 1e-6)))
