@@ -61,7 +61,9 @@ def _rows(model: dict[str, Any]) -> str:
     chosen = ", ".join(f"{place} as {script.name(title)}" for title, place in list(script.columns(model))[:-1])
     return f"""
 create or replace temp view rows_{model["id"]} as
-select {chosen} from live.mempair.source_{model["id"]} where y is not null;
+select {chosen},
+       row_key in (select row_key from live.mempair.reference_row where model_id = {model["id"]}) as reference_row
+from live.mempair.source_{model["id"]} where y is not null;
 """  # noqa: S608
 
 

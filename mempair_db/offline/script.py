@@ -1,4 +1,4 @@
-"""verify.sql: an exact model computed anew from an export by DuckDB alone, and the ledger's chain.
+"""verify.sql: an exact model computed anew from an export by DuckDB alone, its encoding, and the ledger's chain.
 
     cd export && duckdb < verify.sql
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mempair_db.database.resources import directory
+from mempair_db.offline import constants
 from mempair_db.offline import terms as formulas
 from mempair_db.pair.encode import CLAMP, TARGET_CLAMP, UNIT, Encoding
 from mempair_db.pair.reference import Reference
@@ -61,7 +62,7 @@ def checks(models: Sequence[dict[str, Any]], with_rows: bool) -> str:
     found = ["from verify_ledger"]
     for model in _computed(models, with_rows):
         parts.append(_model(model, Reference.from_json(json.loads(model["constants"]))))
-        found += [f"from verify_sums_{model['id']}", f"from verify_keys_{model['id']}"]
+        found += [f"from verify_{what}_{model['id']}" for what in ("sums", "keys", "constants")]
     return "\n".join([*parts, f"create or replace view verification as\n{' union all '.join(found)};\n"])
 
 
@@ -114,10 +115,11 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     weight = name(numbers.pop()) if has_weight(model) else None
     label = name(texts.pop()) if reference.labels else None
     encoding = reference.encoding
-    quantised = [
-        f"{_quantised(name(feature), number.centre, number.scale, CLAMP)} as q{j}"
-        for j, (feature, number) in enumerate(zip(numbers, encoding.numbers, strict=True))
+    steps = [
+        _quantised(name(feature), number.centre, number.scale, CLAMP)
+        for feature, number in zip(numbers, encoding.numbers, strict=True)
     ]
+    quantised = [f"{step} as q{j}" for j, step in enumerate(steps)]
     others = [
         _other(name(feature), text.levels, text.null) for feature, text in zip(texts, encoding.texts, strict=True)
     ]
@@ -135,6 +137,9 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     place = formulas.place(reference, name(target), label)
     number = model["id"]
     usable = _usable(model, reference, numbers, texts, name(target), weight)
+    pairs = list(zip(map(name, numbers), steps, strict=True))
+    chosen = constants.views(number, reference, terms(model), pairs, list(map(name, texts)), name(target), usable)
+    chosen += constants.verdict(number, literal(model["name"]), model.get("shard") is not None)
     return f"""
 -- {json.dumps(model["name"])}: every row becomes integers (k), its scores z at the reference weights, its terms.
 create or replace view computed_{number} as
@@ -157,7 +162,7 @@ with quantised as materialized (
         {listed}] as values from terms
 )
 select unnest(values) as computed, generate_subscripts(values, 1) as place from total;
-{_compared(number, literal(model["name"]), usable)}"""  # noqa: S608
+{_compared(number, literal(model["name"]), usable)}{chosen}"""  # noqa: S608
 
 
 def _compared(number: int, model: str, usable: str) -> str:

@@ -77,6 +77,8 @@ def test_duckdb_gives_the_same_sums(
     assert verdicts["sums"][0], verdicts
     assert "bit for bit" in verdicts["sums"][1]
     assert verdicts["ledger"][0]
+    assert verdicts["constants"][0], verdicts
+    assert "NOT chosen again here: the reference weights" in verdicts["constants"][1]
 
 
 def test_rows_have_the_users_own_names_and_types(exported: Path) -> None:
@@ -111,6 +113,30 @@ def test_an_export_that_was_edited_by_hand_does_not_verify(
         run(exported)
 
 
+def test_constants_that_do_not_follow_from_the_reference_rows_are_found(
+    exported: Path, world: World, tmp_path: Path
+) -> None:
+    centre, scale = world.one("select constants #> '{encoding,numbers,1}' from mempair.model")[:2]
+    plants = {
+        "{encoding,numbers,1,0}": (str(centre + scale / 100), "centre or scale of"),  # near the mean, off the grid
+        "{encoding,numbers,0,1}": ("64", "centre or scale of"),
+        "{encoding,numbers,0,2}": ("[128]", "a knot of"),
+        "{encoding,texts,0,0,0}": ('"somebody"', "the levels of"),
+        "{encoding,target,0}": ("47.5", "centre or scale of"),
+        "{note}": ("[47.5]", "something lies among them that is no constant"),
+    }
+    for number, (path, (value, what)) in enumerate(plants.items()):
+        before = world.one("select constants::text from mempair.model")
+        world.sql.execute(
+            "update mempair.model set constants = jsonb_set(constants, %s::text[], %s::jsonb)", [path, value]
+        )
+        export(world.dsn, tmp_path / f"planted {number}", rows=True)
+        world.sql.execute("update mempair.model set constants = %s", [before])
+        with duckdb.connect(str(tmp_path / f"planted {number}" / "mempair.duckdb"), read_only=True) as duck:
+            (verdict,) = duck.execute("select fine, detail from verification where checked = 'constants'").fetchall()
+        assert (verdict[0], what in verdict[1]) == (False, True), (path, verdict)
+
+
 def test_without_rows_the_ledger_is_verified_all_the_same(
     exported: Path, world: World, run: Callable[[Path], Verdicts], tmp_path: Path
 ) -> None:
@@ -129,7 +155,7 @@ def opened(exported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
 
 def test_the_database_verifies_itself_from_any_folder(opened: duckdb.DuckDBPyConnection) -> None:
     found = opened.execute("from verification").fetchall()
-    assert {checked for _, checked, _, _ in found} == {"ledger", "ledger's end", "digest", "sums", "keys"}
+    assert {checked for _, checked, _, _ in found} == {"ledger", "ledger's end", "digest", "sums", "keys", "constants"}
     assert all(fine for _, _, fine, _ in found), found
     assert opened.execute("select count(*) from rows_1").fetchall() == [(698,)]
     assert opened.execute("select value from sums where name = 'n'").fetchall() == [(698,)]
@@ -176,6 +202,6 @@ def test_the_same_checks_run_on_the_live_server(exported: Path, world: World) ->
                 duck.execute((exported / "verify_live.sql").read_text())
             return {checked: fine for _, checked, fine, _ in duck.execute("from verdict").fetchall()}
 
-    assert found() == dict.fromkeys(("ledger", "ledger's end", "digest", "sums", "keys"), True)
+    assert found() == dict.fromkeys(("ledger", "ledger's end", "digest", "sums", "keys", "constants"), True)
     world("alter table t disable trigger user", "update t set b = 77 where id = 11")
     assert not found()["sums"]
