@@ -42,7 +42,9 @@ begin
     end if;
     if mempair.tells(best.mean, best.deviation) then
         step := scale::numeric;
-        return abs(ln(best.deviation / step) / ln(2::numeric)) <= 0.5 + 1e-9
+        -- On the grid: a centre that only lies near the mean, or a scale that is no power of two, could tell of somebody.
+        return scale = 2::float8 ^ round(ln(step) / ln(2::numeric))::float8 and centre * 8 / scale = floor(centre * 8 / scale)
+            and abs(ln(best.deviation / step) / ln(2::numeric)) <= 0.5 + 1e-9
             and abs(centre::numeric - best.mean) <= step / 16 * (1 + 1e-9) + abs(best.mean) * 1e-14;
     end if;
     if abs(numbers[1]) < 1e150 then  -- one value only, or nearly
@@ -130,11 +132,13 @@ begin
             return format('the levels of %s', model.text_features[place]);
         end if;
     end loop;
-    if model.constants ->> 'loss' <> 'logistic' then
+    if model.constants ->> 'loss' in ('squared', 'huber') then
         execute format('select array_agg(r.y order by r.y) from (%s) as r where r.y - r.y = 0', rows_of) into numbers;
         if not mempair.is_standard(numbers, (encoding #>> '{target,0}')::float8, (encoding #>> '{target,1}')::float8) then
             return 'centre or scale of the target';
         end if;
+    elsif encoding -> 'target' <> '[0, 1]' then
+        return 'centre or scale of the target';
     end if;
     return null;
 end $$;
@@ -265,6 +269,7 @@ declare
     there bigint;
     waiting boolean;
     wrong text;
+    partly boolean;
 begin
     execute format('select (select count(*) from mempair.source_%1$s s join mempair.reference_row r on r.model_id = %1$s and r.row_key = s.row_key where s.y is not null),
                            exists (select from (select q.keys from mempair.change_%1$s_a q union all select q.keys from mempair.change_%1$s_b q) q,
@@ -275,17 +280,19 @@ begin
     elsif rows = 0 or there <> rows then
         fine := false;
         detail := format('of %s reference rows %s are in the table', rows, there);
-    elsif not fixed - array['encoding', 'loss', 'w0', 'h', 'clip', 'outside', 'unknown'] = '{}' or not (fixed -> 'encoding') - array['numbers', 'texts', 'target'] = '{}'
-          or jsonb_array_length(fixed -> 'w0') > 1 or exists (select from jsonb_array_elements(fixed #> '{encoding,numbers}') n where jsonb_array_length(n) <> 4)
+    elsif fixed - array['encoding', 'loss', 'w0', 'h', 'clip', 'outside', 'unknown', 'labels', 'weighted', 'class_weights'] <> '{}'
+          or (fixed -> 'encoding') - array['numbers', 'texts', 'target'] <> '{}' or jsonb_array_length(fixed #> '{encoding,target}') <> 2
+          or exists (select from jsonb_array_elements(fixed #> '{encoding,numbers}') n where jsonb_array_length(n) <> 4)
           or exists (select from jsonb_array_elements(fixed #> '{encoding,texts}') t where jsonb_array_length(t) <> 2) then
-        detail := 'not computed in SQL for this kind of model: mempair verify chooses them again from the reference rows';
+        fine := false;
+        detail := 'something lies among them that is no constant';
     else
-        wrong := coalesce(mempair.wrong_encoding(model),
-                          case when jsonb_array_length(fixed -> 'w0' -> 0) <= 150 then mempair.wrong_weights(model) end);
+        partly := jsonb_array_length(fixed -> 'w0' -> 0) > 150 or fixed ?| array['labels', 'weighted', 'class_weights'];
+        wrong := coalesce(mempair.wrong_encoding(model), case when not partly then mempair.wrong_weights(model) end);
         fine := wrong is null;
         detail := case when not fine then format('do not follow from the %s reference rows: %s', rows, wrong)
-                       when jsonb_array_length(fixed -> 'w0' -> 0) > 150 then
-                           format('centres, scales, levels and knots follow from the %s reference rows; the weights of so wide a model: mempair verify', rows)
+                       when partly then format('centres, scales, levels and knots follow from the %s reference rows; NOT chosen again in SQL, for a model of '
+                           'several classes, with weights, or of more than 150 coordinates: the reference weights and shares, which "mempair verify" does', rows)
                        else format('follow from the %s reference rows', rows) end;
     end if;
 end $$;

@@ -172,6 +172,9 @@ def _constants(taken: Snapshot, rows: Rows) -> Check:
         assert engine.reference is not None  # noqa: S101  (it has begun)
         computed = refer(engine.terms, x, y, texts, engine.reference.labels)
         same = computed.to_bytes() == engine.reference.to_bytes()
+        stored = taken.connection.execute(query("verify_constants"), {"model": taken.model.id}).fetchone()
+        if stored is None or stored[0] != engine.reference.to_json():
+            return Check("constants", False, "something lies among them that is no constant")
         detail = "" if same else f": {_other_constants(computed.to_json(), engine.reference.to_json())}"
     else:
         same, detail = certified.same_constants(taken.model, Left([], x, y, texts)), ""

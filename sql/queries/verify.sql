@@ -24,3 +24,6 @@ select mempair.schema_changes(%(model)s)
 -- verify_keys --
 -- Keys that our tables hold, beside the learned ones.
 select h.row_key, h.held_in from mempair.held_keys(%(model)s) h where h.held_in <> 'learned_keys.keys'
+
+-- verify_constants --
+select m.constants from mempair.model m where m.id = %(model)s

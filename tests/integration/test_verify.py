@@ -159,6 +159,11 @@ def test_changed_constants_are_caught(shop: World) -> None:
     assert "numbers" in wrong(shop)["constants"]
 
 
+def test_something_else_that_lies_among_the_constants_is_caught(shop: World) -> None:
+    shop("""update mempair.model set constants = constants || '{"note": [47.125, 1]}'""")
+    assert wrong(shop)["constants"] == "something lies among them that is no constant"
+
+
 def test_other_reference_rows_are_caught_where_the_constants_do_not_follow_from_them(shop: World) -> None:
     shop(
         "delete from mempair.reference_row r using shop s where s.id::text = r.row_key and s.churned and s.id % 3 <> 0"

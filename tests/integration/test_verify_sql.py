@@ -103,20 +103,21 @@ def test_a_row_that_escaped_is_in_the_difference(honest: World) -> None:
     assert "g[b]" in detail
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "what"),
-    [
-        ("{encoding,numbers,0,0}", "0.75", "centre or scale of a"),
-        ("{encoding,numbers,1,1}", "4096", "centre or scale of b"),
-        ("{encoding,numbers,1,3}", "false", "whether b can be missing"),
-        ("{encoding,numbers,0,2}", "[128]", "the knots of a"),
-        ("{encoding,texts,0,0,0}", '"somebody"', "the levels of c"),
-        ("{outside}", "77", "the shares of odd rows"),
-        ("{w0,0,1}", "-3", "1 of "),
-        ("{h}", "7", "the grid of the reference weights"),
-    ],
-)
-def test_planted_constants_are_seen_in_sql(world: World, path: str, value: str, what: str) -> None:
+PLANTED = {
+    "{encoding,numbers,0,0}": ("0.75", "centre or scale of a"),
+    "{encoding,numbers,1,1}": ("4096", "centre or scale of b"),
+    "{encoding,numbers,1,3}": ("false", "whether b can be missing"),
+    "{encoding,numbers,0,2}": ("[128]", "the knots of a"),
+    "{encoding,texts,0,0,0}": ('"somebody"', "the levels of c"),
+    "{encoding,target,0}": ("47.5", "centre or scale of the target"),
+    "{outside}": ("77", "the shares of odd rows"),
+    "{w0,0,1}": ("-3", "1 of "),
+    "{h}": ("7", "the grid of the reference weights"),
+    "{note}": ("[47.5]", "something lies among them that is no constant"),
+}
+
+
+def test_planted_constants_are_seen_in_sql(world: World) -> None:
     world(RANDOM)
     fill(world, 0, 500, seed=4)
     world(
@@ -125,9 +126,32 @@ def test_planted_constants_are_seen_in_sql(world: World, path: str, value: str, 
     )
     world.work()
     assert found(world)["constants"][0] is True
-    world.sql.execute("update mempair.model set constants = jsonb_set(constants, %s::text[], %s::jsonb)", [path, value])
-    (detail,) = world.execute("select (mempair.verify_constants(this)).detail from mempair.model this")[0]
-    assert what in detail
+    # Near the mean, where a deleted person's value would hide, but not on the grid
+    centre, scale = world.one("select constants #> '{encoding,numbers,1}' from mempair.model")[:2]
+    plants = [*PLANTED.items(), ("{encoding,numbers,1,0}", (str(centre + scale / 100), "centre or scale of b"))]
+    for path, (value, what) in plants:
+        with world.sql.transaction(force_rollback=True):
+            world.sql.execute(
+                "update mempair.model set constants = jsonb_set(constants, %s::text[], %s::jsonb)", [path, value]
+            )
+            ((fine, detail),) = world.execute("select c.* from mempair.model m, mempair.verify_constants(m) c")
+        assert (fine, what in detail) == (False, True), (path, detail)
+
+
+@pytest.mark.parametrize("options", ["target => 'd'", "target => 'label', weight => 'w', class_weight => 'balanced'"])
+def test_of_classes_and_weights_the_encoding_is_chosen_again_and_the_rest_is_named(world: World, options: str) -> None:
+    world(RANDOM)
+    fill(world, 0, 400, seed=4)
+    world("alter table t add w float8", "update t set w = 1 + id % 3, d = chr(97 + id % 3)")
+    world(f"select mempair.create_model('m', 't', features => array['a', 'b', 'c'], gamma => 10, {options})")
+    world.work()
+    fine, detail = found(world)["constants"]
+    assert fine is True
+    assert "NOT chosen again in SQL" in detail
+    assert '"mempair verify" does' in detail
+    world("update mempair.model set constants = jsonb_set(constants, '{encoding,numbers,0,0}', '0.77')")
+    fine, detail = found(world)["constants"]
+    assert (fine, "centre or scale of a" in detail) == (False, True)
 
 
 def test_weights_that_do_not_solve_the_equation_are_seen_without_a_solver(honest: World) -> None:
