@@ -171,6 +171,11 @@ def remarks(document: Document) -> list[str]:
         for deletion in document["deletions"]
         if "shard" in deletion
     ]
+    found += [
+        f"row {deletion['row']}: the digest of the state is not in the ledger yet: {deletion['state_digest_awaited']}"
+        for deletion in document["deletions"]
+        if deletion.get("state_digest_awaited")
+    ]
     if document["present_again"]:
         count = document["present_again"]
         found.append(f"{count} of these rows were in the model again when the receipt was issued: they are NOT gone")

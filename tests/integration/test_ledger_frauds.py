@@ -152,6 +152,28 @@ def test_an_exact_models_receipt_names_the_entry_with_the_states_digest(shop: Wo
     assert shop.execute("select * from mempair.verify_odometer()") == []
 
 
+def test_a_receipt_from_before_the_purge_says_what_to_wait_for(world: World, mempair: Run, tmp_path: Path) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 600)
+    world.work()
+    world("delete from shop where id = 500")
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        batch.apply_batch(connection, 1)
+    early = issue(world, "500")
+    (deletion,) = early["deletions"]
+    assert deletion["state_digest_in_entry"] is None
+    assert f"after entry {deletion['entry']['seq']} has it" in deletion["state_digest_awaited"]
+    (tmp_path / "receipt.json").write_text(json.dumps(early))
+    code, out, _ = mempair("receipt", "verify", str(tmp_path / "receipt.json"), "--public-key", str(KEY.public))
+    assert code == 0
+    assert "note: row 500: the digest of the state is not in the ledger yet: the next 'purged' entry" in out
+    world.work()
+    (deletion,) = issue(world, "500")["deletions"]
+    assert deletion["state_digest_awaited"] is None
+    assert deletion["state"]["entry"]["seq"] == deletion["state_digest_in_entry"]
+
+
 def test_a_state_that_was_exchanged_after_its_digest_was_published_is_found(world: World) -> None:
     world(SHOP, EXACT)
     world.fill(1, 1500)

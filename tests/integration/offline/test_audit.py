@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from mempair_db.cli import app
 from mempair_db.ledger import keys, notes
-from mempair_db.measure import audit, capacity, leave_one_out, regret, replay
+from mempair_db.measure import audit, capacity, claims, leave_one_out, regret, replay
 from mempair_db.measure.attest import attest
 from mempair_db.offline import stream
 from mempair_db.offline.folder import read
@@ -76,6 +76,19 @@ def test_an_edited_ledger_fails_with_exit_code_5(shop: Any, tmp_path: Path) -> N
     run = CliRunner().invoke(app, ["audit", "--from", str(model.folder), "--quick"])
     assert run.exit_code == 5
     assert "its body is not that of its columns" in " ".join(run.stdout.split())
+
+
+@pytest.mark.parametrize(("term", "value"), [("epsilon", "0.5"), ("delta", "1e-9")])
+def test_a_promise_that_was_made_stricter_afterwards_fails_with_exit_code_5(
+    shop: Any, tmp_path: Path, term: str, value: str
+) -> None:
+    shop.delete(3)
+    assert claims.budget(shop.export(tmp_path / "before", rows=False)).verdict == "holds"
+    shop(f"update mempair.model set {term} = {value}, promise = jsonb_set(promise, '{{{term}}}', '{value}')")
+    model = shop.export(tmp_path / "after", rows=False)
+    run = CliRunner().invoke(app, ["audit", "--from", str(model.folder), "--quick"])
+    assert run.exit_code == 5
+    assert "the cap is not that of the promised" in " ".join(run.stdout.split())
 
 
 def test_a_cut_tail_is_noticed(shop: Any, tmp_path: Path) -> None:
