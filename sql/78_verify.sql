@@ -200,6 +200,11 @@ begin
         return;
     end if;
     select mempair.unpack_integers(s.sums) into stored from mempair.state s where s.model_id = model.id;
+    if jsonb_array_length(model.constants -> 'w0' -> 0) <> cardinality((mempair.coordinates(model.constants -> 'encoding',
+            model.numeric_features, model.text_features)).names) or cardinality(stored) is distinct from cardinality(names) then
+        return query select 'constants', false, 'constants and sums do not fit together: mempair.retrain reads the table anew';
+        return;
+    end if;
     computed := mempair.computed_sums(model);
     select count(*), string_agg(format('%s: %s', l.name, l.difference), ', ' order by l.place) filter (where l.rank <= 5)
     into wrongs, wrong
@@ -218,7 +223,8 @@ begin
     select mempair.residual(model, mempair.served_sums(model.id), array_agg(w.value order by s.place, w.place)) into worst
     from mempair.served_each(model, latest => true) s, unnest(mempair.served_weights(model, s.published)) with ordinality w(value, place);
     return query select 'served', worst < 1e-9,
-        format('what is served solves the equation of the sums; the worst line is off by %s of its size', worst::numeric(40, 20)::float8);
+        format('what is served %s the equation of the sums; the worst line is off by %s of its size',
+               case when worst < 1e-9 then 'solves' else 'does NOT solve' end, worst::numeric(40, 20)::float8);
     select string_agg(format('%s: %s', r.rows, r.finding), '; ') into missed from mempair.reconcile(model.name, false) r;
     return query select 'learned', missed is null, coalesce(missed, 'the learned keys are those of the table');
     select count(*), string_agg(format('%s in %s', k.row_key, k.held_in), ', ') filter (where k.place <= 5)

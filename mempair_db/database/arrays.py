@@ -121,8 +121,9 @@ def text_rows(rows: Sequence[bytes | None], width: int) -> Sequence[tuple[str | 
 def joined(values: Sequence[str], encoding: str = "utf-8") -> tuple[bytes, Ints, Ints]:
     r"""Return texts with a zero byte after each, which no text in Postgres has; where they are, and how long.
 
-    >>> [*map(list, joined(["b", "äö"]))][1:]
-    [[0, 2], [1, 4]]
+    >>> data, starts, lengths = joined(["b", "äö"])
+    >>> starts.tolist(), lengths.tolist()
+    ([0, 2], [1, 4])
     """
     data = ("\0".join(values) + "\0").encode(encoding)
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)[: len(values)]

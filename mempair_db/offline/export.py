@@ -36,7 +36,7 @@ from psycopg.rows import dict_row
 
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
-from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
+from mempair_db.errors import InvalidParameter, MempairError, UnknownModel, VerificationFailed
 from mempair_db.offline import live, names, script
 from mempair_db.offline import route as routes
 from mempair_db.offline.progress import Bars, silent
@@ -253,6 +253,9 @@ def _sums(model: dict[str, Any]) -> list[dict[str, Any]]:
     reference = Reference.from_json(json.loads(model["constants"]))
     labels = names.of_sums(reference, model["numeric_features"], model["text_features"])
     values = np.frombuffer(model["sums"], "<i8").tolist()
+    if len(values) != len(labels):
+        facts = f"Model {model['name']} has {len(values)} sums, its constants ask for {len(labels)}."
+        raise VerificationFailed(facts, remedy=f"`mempair verify {model['name']} --repair` asks for a refresh.")
     return [
         {"model_id": model["id"], "place": place, "name": label, "value": value}
         for place, (label, value) in enumerate(zip(labels, values, strict=True), start=1)

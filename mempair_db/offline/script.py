@@ -174,7 +174,8 @@ select {model} as model, 'sums' as checked,
        bool_and(s.value is not distinct from c.computed) and m.changes_waiting = 0 as fine,
        case when m.changes_waiting > 0 then m.changes_waiting || {waiting}
             when bool_and(s.value is not distinct from c.computed)
-            then count(*) || ' sums are those of the rows, bit for bit'
+            then count(*) || ' sums are those of the rows, bit for bit; '
+                 || 'NOT computed here: the weights that follow from them, which mempair audit --from does'
             else count(*) filter (where s.value is distinct from c.computed) || ' sums differ, the first is ' ||
                  arg_min(concat(s.name, ': stored ', s.value, ', computed ', c.computed), place)
                      filter (where s.value is distinct from c.computed) end as detail

@@ -102,7 +102,11 @@ def _reading(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 def look(connection: psycopg.Connection[Any], model_id: int, dsn: str | None, bars: Bars = silent) -> Report:
     """Do the same in the caller's REPEATABLE READ transaction."""
-    taken = snapshot.take(connection, model_id)
+    try:
+        taken = snapshot.take(connection, model_id)
+    except (KeyError, ValueError) as error:
+        ((name, _),) = connection.execute(query("verify_constants"), {"model": model_id}).fetchall()
+        return Report(name, "exact", 0, 0, [Check("constants", False, f"and sums do not fit together: {error}")])
     if taken is None:
         raise UnknownModel(f"It had number {model_id}.")
     with bars(f"Verifying {taken.model.name}", max(taken.learned.rows, 1)) as advance:
@@ -172,8 +176,8 @@ def _constants(taken: Snapshot, rows: Rows) -> Check:
         assert engine.reference is not None  # noqa: S101  (it has begun)
         computed = refer(engine.terms, x, y, texts, engine.reference.labels)
         same = computed.to_bytes() == engine.reference.to_bytes()
-        stored = taken.connection.execute(query("verify_constants"), {"model": taken.model.id}).fetchone()
-        if stored is None or stored[0] != engine.reference.to_json():
+        ((_, stored),) = taken.connection.execute(query("verify_constants"), {"model": taken.model.id}).fetchall()
+        if stored != engine.reference.to_json():
             return Check("constants", False, "something lies among them that is no constant")
         detail = "" if same else f": {_other_constants(computed.to_json(), engine.reference.to_json())}"
     else:

@@ -26,4 +26,4 @@ select mempair.schema_changes(%(model)s)
 select h.row_key, h.held_in from mempair.held_keys(%(model)s) h where h.held_in <> 'learned_keys.keys'
 
 -- verify_constants --
-select m.constants from mempair.model m where m.id = %(model)s
+select m.name, m.constants from mempair.model m where m.id = %(model)s

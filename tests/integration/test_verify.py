@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mempair_db.database.exact import Exact, total
 from mempair_db.pair.sums import Sums
 from mempair_db.verify.checks import Report, verify
 from mempair_db.worker import batch
+from tests.conftest import Run
 from tests.world import SHOP, World
 
 EXACT = """
@@ -157,6 +159,22 @@ def test_anything_else_that_is_served_and_does_not_follow_is_caught(shop: World,
 def test_changed_constants_are_caught(shop: World) -> None:
     shop("update mempair.model set constants = jsonb_set(constants, '{encoding,numbers,0,0}', '47.125')")
     assert "numbers" in wrong(shop)["constants"]
+
+
+def test_constants_that_do_not_fit_the_sums_are_a_finding_and_no_crash(
+    shop: World, mempair: Run, tmp_path: Path
+) -> None:
+    shop("update mempair.model set constants = jsonb_set(constants, '{encoding,numbers,0,2}', '[128]')")
+    ((check, fine, detail),) = shop.execute("select * from mempair.verify_model('churn')")
+    assert (check, fine) == ("constants", False)
+    assert "do not fit together" in detail
+    assert mempair("export", "churn", "--out", str(tmp_path / "e"), "--dsn", shop.dsn)[0] == 5
+    code, _, err = mempair("verify", "churn", "--dsn", shop.dsn)
+    assert code == 5
+    assert "churn differs from its table: constants" in " ".join(err.split())
+    assert mempair("verify", "churn", "--repair", "--dsn", shop.dsn)[0] == 0
+    shop.work()
+    assert wrong(shop) == {}
 
 
 def test_something_else_that_lies_among_the_constants_is_caught(shop: World) -> None:

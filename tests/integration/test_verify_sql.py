@@ -134,7 +134,7 @@ def test_planted_constants_are_seen_in_sql(world: World) -> None:
             world.sql.execute(
                 "update mempair.model set constants = jsonb_set(constants, %s::text[], %s::jsonb)", [path, value]
             )
-            ((fine, detail),) = world.execute("select c.* from mempair.model m, mempair.verify_constants(m) c")
+            ((fine, detail),) = world.execute("select c.* from mempair.model this, mempair.verify_constants(this) c")
         assert (fine, what in detail) == (False, True), (path, detail)
 
 

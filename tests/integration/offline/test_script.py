@@ -120,7 +120,7 @@ def test_constants_that_do_not_follow_from_the_reference_rows_are_found(
     plants = {
         "{encoding,numbers,1,0}": (str(centre + scale / 100), "centre or scale of"),  # near the mean, off the grid
         "{encoding,numbers,0,1}": ("64", "centre or scale of"),
-        "{encoding,numbers,0,2}": ("[128]", "a knot of"),
+        "{encoding,numbers,0,2,0}": ("-3968", "a knot of"),
         "{encoding,texts,0,0,0}": ('"somebody"', "the levels of"),
         "{encoding,target,0}": ("47.5", "centre or scale of"),
         "{note}": ("[47.5]", "something lies among them that is no constant"),
