@@ -349,11 +349,12 @@ from mempair.partitions((select m.source from mempair.model m where m.id = %(mod
 -- The labelled rows of the source in some blocks of it (of all its partitions), those of `step` blocks in one value.
 declare mempair_part no scroll cursor for
 select r.count, r.packed
-from pg_catalog.generate_series(%(first)s::bigint, %(end)s::bigint, %(step)s::bigint) p(block),
+from (select pg_catalog.format('(%%s,0)', g.block)::tid as first,
+             pg_catalog.format('(%%s,0)', case when g.block + %(step)s > %(end)s then %(last)s else g.block + %(step)s end)::tid as last
+      from pg_catalog.generate_series(%(first)s::bigint, %(end)s::bigint, %(step)s::bigint) g(block) offset 0) as p,
      lateral (select pg_catalog.count(*)::integer, pg_catalog.string_agg(pg_catalog.record_send(s), '')
               from (select t.row_key, t.x, t.c, t.y from {rows} t
-                    where t.y is not null and t.place >= pg_catalog.format('(%%s,0)', p.block)::tid
-                      and t.place < pg_catalog.format('(%%s,0)', case when p.block + %(step)s > %(end)s then %(last)s else p.block + %(step)s end)::tid) as s
+                    where t.y is not null and t.place >= p.first and t.place < p.last) as s
              ) as r(count, packed)
 
 -- fetch_part --
