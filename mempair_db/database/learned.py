@@ -40,8 +40,8 @@ CRC = np.array([zlib.crc32(bytes([i])) ^ zlib.crc32(b"\0") for i in range(256)],
 def buckets(keys: Sequence[str]) -> npt.NDArray[np.int32]:
     """Where keys are kept: the lowest bits of the CRC-32 of their UTF-8 bytes, as `mempair.bucket` has it in SQL.
 
-    >>> buckets(["42", "é"]).tolist()
-    [136, 318]
+    >>> buckets(["42", "é"]).tolist(), buckets(Texts.of(["42", "é"])).tolist()
+    ([136, 318], [136, 318])
     """
     if not isinstance(keys, Texts):
         numbers = np.fromiter(map(zlib.crc32, map(str.encode, keys)), np.int64, len(keys))
