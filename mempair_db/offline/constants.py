@@ -46,7 +46,7 @@ def views(
     levels = [
         f"({place}, {_text(column)}, {_list(text.levels)}, {str(text.null).lower()}, "
         f"{'null' if names is None else _list(sorted(names))}, "
-        f"{MOST_LEVELS if encoding.d < WIDEST else len(text.levels)})"
+        f"{_most(len(text.levels), encoding.d)})"
         for place, (column, text, names) in enumerate(zip(texts, encoding.texts, declared, strict=True), start=1)
     ]
     labels = [f"select {place} as place, {column} as value {rows}" for place, column in enumerate(texts, start=1)]
@@ -94,6 +94,12 @@ from (select count(*) as wrong, string_agg(what || ' of ' || name, ', ') as name
       from (select unnest(json_keys(constants)) as given from model where id = {number})
       where given not in ({known})) m;
 """  # noqa: S608
+
+
+def _most(levels: int, d: int) -> int:
+    """Return how many levels a text may keep: the most there are, halved until all coordinates fit."""
+    halved = {MOST_LEVELS >> i for i in range(MOST_LEVELS.bit_length())}
+    return levels if d > WIDEST // 2 and levels in halved else MOST_LEVELS
 
 
 def _number(place: int, column: str, constants: Number) -> str:
