@@ -31,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import InvalidParameter
 from ..pair import events, exact, sums
 from ..pair.calibration import Parameters
 from ..pair.encode import UNIT, Matrix, Vector, curves_for
@@ -50,10 +51,13 @@ ENOUGH: Final = 10_000
 LAM: Final = 0.01
 
 
-def run(*, folder: Path | None = None, quick: bool = False) -> Result:
-    """Measure every set; `quick` only shows that it works."""
+def run(*, folder: Path | None = None, quick: bool = False, only: str | None = None) -> Result:
+    """Measure every set, or one; `quick` only shows that it works."""
     at = machine()
-    names = data.names(folder)[: 1 if quick else None]
+    there = data.names(folder)
+    names = [name for name in there if only in (None, name)][: 1 if quick else None]
+    if not names:
+        raise InvalidParameter(f"there is no set {only!r}.", remedy=f"Choose one of {', '.join(there)}.")
     sets = [data.load(name, folder) for name in names]
     shuffled, deleted = [], []
     for rows in sets:

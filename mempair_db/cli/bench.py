@@ -19,6 +19,9 @@ Data = Annotated[
     typer.Option("--data", help="Folder with real data; default: scikit-learn's own sets.", show_default=False),
 ]
 Plots = Annotated[Path | None, typer.Option("--plots", help="Draw PNG and SVG into this folder.", show_default=False)]
+Only = Annotated[
+    str | None, typer.Option("--only", help="One set alone, such as covtype or 'mnist 3v8'.", show_default=False)
+]
 Seconds = Annotated[float, typer.Option("--seconds", help="How long the load lasts.")]
 
 
@@ -102,11 +105,11 @@ def bench_regret(quick: Quick = False, as_json: AsJson = False, data: Data = Non
 
 
 @bench_app.command("quality")
-def bench_quality(quick: Quick = False, as_json: AsJson = False, data: Data = None) -> None:
+def bench_quality(quick: Quick = False, as_json: AsJson = False, data: Data = None, only: Only = None) -> None:
     """How good an exact model is beside logistic regression, river and boosting, in every order, after deletions."""
     from mempair_db.bench import quality  # noqa: PLC0415
 
-    _print(quality.run(folder=data, quick=quick), as_json)
+    _print(quality.run(folder=data, quick=quick, only=only), as_json)
 
 
 @bench_app.command("capacity")

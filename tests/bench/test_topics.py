@@ -11,7 +11,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mempair_db.bench import capacity, fidelity, growth, peers, plots, quality, regret, report, scale, system, worker
+from mempair_db.bench import (
+    capacity,
+    data,
+    fidelity,
+    growth,
+    peers,
+    plots,
+    quality,
+    regret,
+    report,
+    scale,
+    system,
+    worker,
+)
+from mempair_db.errors import InvalidParameter
 
 OFFLINE: dict[str, Callable[..., report.Result]] = {
     "regret": regret.run,
@@ -93,6 +107,17 @@ def test_every_peer_has_every_figure(results: dict[str, report.Result]) -> None:
         assert row["MB held"] > 0
     methods = " ".join(row["method"] for row in results["peers"]["tables"][0]["rows"])
     assert all(word in methods for word in ("Memory Pair", "certified", "full retrain", "shards", "exact statistics"))
+
+
+def test_one_set_alone_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(name: str, folder: Path | None) -> None:
+        raise RuntimeError(name)  # before anything is measured
+
+    monkeypatch.setattr(data, "load", stop)
+    with pytest.raises(RuntimeError, match=r"^wine$"):
+        quality.run(quick=True, only="wine")
+    with pytest.raises(InvalidParameter, match=r"no set 'iris'.*wine"):
+        quality.run(quick=True, only="iris")
 
 
 def test_an_exact_model_is_measured_beside_others_after_deletions_and_in_order(
