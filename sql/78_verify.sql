@@ -56,15 +56,10 @@ begin
     return w;
 end $$;
 
--- The ridge of every coordinate: hardly any for the intercept, half for a level. Its twin is `penalties` in
--- mempair_db/pair/exact.py.
-create or replace function mempair.penalties(encoding jsonb, ridge float8) returns float8[]
+-- The ridge of every coordinate: hardly any for the intercept. Its twin is `penalties` in mempair_db/pair/exact.py.
+create or replace function mempair.penalties(d integer, ridge float8) returns float8[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select array[least(ridge, 0.1)]
-        || array_fill(ridge, array[(select coalesce(sum(1 + jsonb_array_length(n -> 2) + (n ->> 3)::boolean::integer), 0)::integer
-                                    from jsonb_array_elements(encoding -> 'numbers') n)])
-        || array_fill(ridge / 2, array[(select coalesce(sum(jsonb_array_length(t -> 0) + 1 + (t ->> 1)::boolean::integer), 0)::integer
-                                        from jsonb_array_elements(encoding -> 'texts') t)])
+    select array[least(ridge, 0.1)] || array_fill(ridge, array[d - 1])
 $$;
 
 -- The largest residual of (H + ridge) (w0 - w) = t (g + ridge w0), as a share of what it is made of: no solver is needed to
@@ -80,7 +75,7 @@ declare
     width integer := case when mempair.solved_together(fixed) then cardinality(w) else d end;
     matrices integer := cardinality(w) / width;
     counts integer := 4 + coalesce(jsonb_array_length(fixed -> 'labels'), 0);
-    ridge float8[] := mempair.penalties(fixed -> 'encoding', (model.promise ->> 'ridge')::float8);
+    ridge float8[] := mempair.penalties(d, (model.promise ->> 'ridge')::float8);
     unit float8 := case when (fixed ->> 'weighted')::boolean then 16 else 1 end;
     g_unit float8 := unit * case loss when 'squared' then 2::float8 ^ 20 when 'huber' then 2::float8 ^ 28 else 2::float8 ^ 24 end;
     h_unit float8 := unit * case loss when 'squared' then 2::float8 ^ 20 when 'huber' then 2::float8 ^ 28 else 2::float8 ^ 30 end;

@@ -244,7 +244,7 @@ begin
     end loop;
     for round in 1..15 loop
         model.constants := stored || jsonb_build_object('w0', jsonb_build_array(to_jsonb(w)), 'h', 12);
-        step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(stored -> 'encoding', 10));
+        step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(d, 10));
         still := (select max(abs(one.step - one.w)) <= 8 from unnest(step, w) as one(step, w));
         w := step;
         exit when still;

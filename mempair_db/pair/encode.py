@@ -69,12 +69,11 @@ class Encoding:
     @cached_property
     def d(self) -> int:
         """Number of coordinates."""
-        return self.first_level + sum(len(text.levels) + 1 + text.null for text in self.texts)
-
-    @cached_property
-    def first_level(self) -> int:
-        """Where the coordinates of the texts begin."""
-        return 1 + sum(1 + len(number.knots) + number.missing for number in self.numbers)
+        return (
+            1
+            + sum(1 + len(number.knots) + number.missing for number in self.numbers)
+            + sum(len(text.levels) + 1 + text.null for text in self.texts)
+        )
 
     @cached_property
     def names(self) -> list[tuple[str, int, Any]]:

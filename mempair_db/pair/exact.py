@@ -39,7 +39,6 @@ from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
 
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
-LEVEL_SHARE: Final = 0.5  # of the ridge, for a level of a text
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
 P_UNIT: Final = 2**14
 C_UNIT: Final = 2**10
@@ -230,10 +229,9 @@ def units(reference: Reference) -> tuple[float, float]:
     return float(weight * g), float(weight * H)
 
 
-def penalties(encoding: Encoding, ridge: float) -> Vector:
+def penalties(d: int, ridge: float) -> Vector:
     """Λ, the ridge of every coordinate. Its twin is mempair.penalties in sql/78_verify.sql."""
-    penalty = np.full(encoding.d, ridge)
-    penalty[encoding.first_level :] = LEVEL_SHARE * ridge
+    penalty = np.full(d, ridge)
     penalty[0] = min(INTERCEPT_RIDGE, ridge)
     return penalty
 
@@ -247,10 +245,9 @@ def solve(reference: Reference, total: Sums, ridge: float = RIDGE, reach: float 
 
     Λ is diagonal: the ridge, and next to nothing for the intercept, which says how often there is a yes. With the ridge
     on it too a rare yes was foretold too often: 1.5 % of 1,000 customers, log loss .090 instead of .072 (EXACT.md, 7).
-    A level has half of it: few rows are of it, and they must be able to tell it from the others (EXACT.md, 7).
     """
     g_unit, H_unit = units(reference)
-    penalty = penalties(reference.encoding, ridge)
+    penalty = penalties(reference.d, ridge)
     _, matrices, width = reference.shape
     w0 = (reference.w0 * 2.0**-reference.h).reshape(matrices, width)
     penalty = np.tile(penalty, width // reference.d)

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import classes
 from .encode import RAREST, Matrix
-from .exact import RIDGE, moved, penalties, units
+from .exact import RIDGE, moved, units
 from .reference import SHARES, Reference
 from .sums import Sums
 
@@ -20,11 +20,8 @@ MOST_UNKNOWN: Final = 0.05
 def effective_dimension(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
     """d_eff = tr H(H + Λ)⁻¹, the largest of the classes': what a fitted model loses is about d_eff/(2n)."""
     _, H_unit = units(reference)
-    penalty = penalties(reference.encoding, ridge)
-    penalty[0] = ridge  # the intercept counts little either way
-    root = np.sqrt(np.tile(penalty, reference.shape[2] // reference.d))
-    spectra = np.linalg.eigvalsh(total.H / H_unit / root / root[:, None]).clip(min=0.0)
-    return float((spectra / (spectra + 1.0)).sum(axis=-1).max())
+    spectra = np.linalg.eigvalsh(total.H / H_unit).clip(min=0.0)
+    return float((spectra / (spectra + ridge)).sum(axis=-1).max())
 
 
 def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> bool:

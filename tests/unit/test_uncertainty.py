@@ -53,7 +53,7 @@ def test_an_interval_of_95_percent_holds_the_truth_as_often(loss: str) -> None:
     covered = np.concatenate(corrected).mean()
     assert 0.92 < covered < 0.98, covered  # 400 intervals: a standard deviation of .011
     if loss == "logistic":
-        assert np.concatenate(plain).mean() < covered - 0.01  # a shrunken weight is not the middle of its interval
+        assert np.concatenate(plain).mean() < 0.92  # a shrunken weight is not the middle of its interval
 
 
 def test_a_missing_number_with_knots_has_the_variance_of_the_sum() -> None:
