@@ -81,6 +81,9 @@ def _create(values: dict[str, Any]) -> Question[Any]:
             near = difflib.get_close_matches(name, known, 1)
             remedy = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
             raise InvalidParameter(f"create_model has no parameter {name!r}.", remedy=remedy)
+    for name, example in {"target": '"churned"', "features": '["age", "plan"]'}.items():
+        if not values[name]:
+            raise InvalidParameter(f"create_model needs {name!r}.", remedy=f"Such as {name}={example}.")
     arguments = sql.SQL(", ").join(
         sql.SQL("{} => {}").format(sql.Identifier(key), sql.Placeholder(key)) for key in values
     )
@@ -158,7 +161,8 @@ def _evaluate(name: str, where: str | None, which: str) -> Question[dict[str, An
 
 
 def _declared(name: str, table: str, target: str, features: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-    return {"model_name": name, "source": table, "target": target, "features": list(features), **options}
+    columns = [each.strip() for each in features.split(",")] if isinstance(features, str) else list(features)
+    return {"model_name": name, "source": table, "target": target, "features": columns, **options}
 
 
 class Client:
@@ -186,8 +190,10 @@ class Client:
         """Install schema mempair, or bring it up to date."""
         install(self.dsn)
 
-    def create_model(self, name: str, table: str, *, target: str, features: Sequence[str], **options: Any) -> None:
-        """Declare a model; `options` are the parameters of ``mempair.create_model``."""
+    def create_model(
+        self, name: str, table: str, *, target: str = "", features: Sequence[str] = (), **options: Any
+    ) -> None:
+        """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed."""
         self._ask(_create(_declared(name, table, target, features, options)))
 
     def drop_model(self, name: str, *, keep_ledger: bool = False) -> None:
@@ -275,9 +281,9 @@ class AsyncClient:
             self._pool = None
 
     async def create_model(
-        self, name: str, table: str, *, target: str, features: Sequence[str], **options: Any
+        self, name: str, table: str, *, target: str = "", features: Sequence[str] = (), **options: Any
     ) -> None:
-        """Declare a model; `options` are the parameters of ``mempair.create_model``."""
+        """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed."""
         await self._ask(_create(_declared(name, table, target, features, options)))
 
     async def drop_model(self, name: str, *, keep_ledger: bool = False) -> None:

@@ -80,10 +80,27 @@ def test_a_client_learns_predicts_and_forgets_rows_of_every_type(world: World, p
     client.__exit__()
 
 
-def test_a_misspelt_parameter_is_named_with_the_nearest(world: World) -> None:
+PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a misspelt option": ({"gama": 1}, r"no parameter 'gama'.*Did you mean 'gamma'\?"),
+    "misspelt features": ({"features": (), "featurs": ["x"]}, r"no parameter 'featurs'.*Did you mean 'features'\?"),
+    "a misspelt target": ({"target": "", "taget": "y"}, r"no parameter 'taget'.*Did you mean 'target'\?"),
+    "no features": ({"features": ()}, r"needs 'features'. Such as features=\[\"age\", \"plan\"\]"),
+    "no target": ({"target": ""}, r"needs 'target'. Such as target=\"churned\""),
+}
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_a_parameter_that_is_wrong_is_named_with_what_to_write(world: World, case: str) -> None:
+    given, message = PARAMETERS[case]
     world("create table t (id integer primary key, x float8, y boolean)")
-    with pytest.raises(errors.InvalidParameter, match=r"no parameter 'gama'.*Did you mean 'gamma'\?"):
-        Client(world.dsn).create_model("m", "t", target="y", features=["x"], gama=1)
+    with pytest.raises(errors.InvalidParameter, match=message):
+        Client(world.dsn).create_model("m", "t", **{"target": "y", "features": ["x"]} | given)
+
+
+def test_features_can_be_given_in_one_text_as_in_sql(world: World) -> None:
+    world("create table t (id integer primary key, age float8, x float8, y boolean)")
+    Client(world.dsn).create_model("m", "t", target="y", features="age, x")
+    assert world.one("select features from mempair.model") == ["age", "x"]
 
 
 def test_a_failed_transaction_leaves_the_pool_usable_and_no_row_behind(world: World) -> None:
