@@ -212,8 +212,8 @@ def simulate(
     rows: Annotated[int, typer.Option(help="Read at most so many rows.")] = 50_000,
     draws: Annotated[int, typer.Option(help="How often noise is drawn.")] = 5,
     on_null: Annotated[
-        str, typer.Option(help="skip: leave rows with missing values out; impute: learn that a value is missing.")
-    ] = "skip",
+        str, typer.Option(help="impute: learn that a value is missing; skip: leave rows with missing values out.")
+    ] = "impute",
     seed: Annotated[int, typer.Option(help="Of deletions and noise: the same seed gives the same advice.")] = 0,
     published: Annotated[
         bool, typer.Option("--published", help="Others may compare the models before and after a deletion.")

@@ -177,8 +177,8 @@ def test_an_exact_pair_that_keeps_what_it_should_forget_is_not_recommended(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Keeps(ExactPair):
-        def _add(self, x: Any, y: Any, c: Any, sign: Any) -> None:
-            super()._add(x, y, c, np.abs(sign))
+        def unlearn_many(self, x: Any, y: Any, c: Any = (), weights: Any = None) -> None:
+            """Forget nothing."""
 
     monkeypatch.setattr(exact_trial, "ExactPair", Keeps)
     wanted = scenarios(lam=[0.1], gamma=[0.01], unlearner=["passive"])
@@ -318,7 +318,7 @@ def test_the_command_line_answers_a_need_as_json(csv: Path, tmp_path: Path) -> N
     assert exact["bytes equal"] is True
     assert exact["log loss"] < exact["base rate"]
     assert found["advice"]["need"] == "20 deletions a day, at most 0.2 lost"
-    assert "30 left out" in run.stderr
+    assert "3000 rows, 0 left out" in run.stderr  # as create_model: a missing value is learned as such
     assert (tmp_path / "s.html").exists()
 
 
