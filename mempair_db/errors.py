@@ -1,6 +1,7 @@
 """Every error mempair_db raises on purpose.
 
-The docstring of a class is the first sentence of its message; the facts and the remedy follow.
+The docstring of a class is the first sentence of its message; the facts and the remedy follow. An error that comes
+from SQL says what SQL said.
 `sqlstate` is the code the same condition has in SQL (class ``MP``), `exit_code` the one of the command line.
 """
 
@@ -17,16 +18,20 @@ class MempairError(Exception):
     sqlstate: ClassVar[str] = "MP000"
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, facts: str = "", *, remedy: str = "") -> None:
-        """Build the message: what (the class), to which thing (`facts`), what to do (`remedy`)."""
+    def __init__(self, facts: str = "", *, remedy: str = "", whole: bool = False) -> None:
+        """Build the message: what (the class), to which thing (`facts`), what to do (`remedy`).
+
+        `whole`: the facts say what already, as messages of the SQL side do.
+        """
         self.facts = facts
         self.remedy = remedy
-        parts = [inspect.cleandoc(type(self).__doc__ or ""), facts, remedy]
+        self.whole = whole
+        parts = ["" if whole else inspect.cleandoc(type(self).__doc__ or ""), facts, remedy]
         super().__init__(" ".join(part for part in parts if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Come out of another process as it was raised there."""
-        return partial(type(self), remedy=self.remedy), (self.facts,)
+        return partial(type(self), remedy=self.remedy, whole=self.whole), (self.facts,)
 
 
 class InvalidParameter(MempairError):

@@ -32,6 +32,8 @@ __all__ = [
     "work",
 ]
 
+RIGHTS = "Let the owner of the schema run `mempair grant --worker ROLE`, or --reader, --auditor, --operator."
+
 
 def main() -> None:
     """Run a command and turn errors into messages and exit codes."""
@@ -45,6 +47,8 @@ def main() -> None:
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error).strip()
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+        if text.startswith("permission denied for"):
+            hint = f".{hint} {RIGHTS}"
         messages.print(f"[red]error[/red] {text}{hint}", highlight=False, soft_wrap=True)
         sys.exit(1)
     except OSError as error:  # a folder that cannot be written, a disk that is full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -59,10 +60,12 @@ def _listen(host: str, port: int) -> socket.socket:
     """Open the socket first, so that a taken port is an error with a remedy."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen()
+        with contextlib.ExitStack() as given_up:
+            listening = given_up.enter_context(socket.socket(family, kind, protocol))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen()
+            given_up.pop_all()
     except OSError as error:
         raise errors.InvalidParameter(
             f"The page cannot be served on {host}:{port}: {error.strerror}.", remedy="Choose another --port or --host."

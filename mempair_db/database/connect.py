@@ -46,9 +46,9 @@ def translated() -> Iterator[None]:
     except psycopg.Error as error:
         if error.sqlstate is None or not error.sqlstate.startswith("MP"):
             raise
-        raise _class_of(error.sqlstate)(
-            error.diag.message_primary or "", remedy=error.diag.message_hint or ""
-        ) from error
+        said, hint = error.diag.message_primary or "", error.diag.message_hint or ""
+        facts = f"{said}." if hint and said[-1:] not in ".?!" else said
+        raise _class_of(error.sqlstate)(facts, remedy=hint, whole=True) from error
 
 
 def refuse_shadows(connection: psycopg.Connection[Any]) -> None:

@@ -112,13 +112,14 @@ def create(name: str, path: Path) -> SigningKey:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(key.text() + "\n")
-    except FileExistsError:
-        raise errors.InvalidKey(
-            f"There is already a key in {path}.",
-            remedy="Signatures made with it stay valid only with its public key: choose another file with --key.",
-        ) from None
     except OSError as error:
-        raise errors.InvalidKey(f"{error}.", remedy="Choose another file with --key.") from error
+        if path.exists():
+            raise errors.InvalidKey(
+                f"There is already a key in {path}.",
+                remedy="Signatures made with it stay valid only with its public key: choose another file with --key.",
+            ) from None
+        why = "It is no folder" if isinstance(error, FileExistsError) else error.strerror
+        raise errors.InvalidKey(f"{why}: {error.filename}.", remedy="Choose another file with --key.") from error
     return key
 
 

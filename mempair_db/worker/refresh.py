@@ -135,7 +135,9 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Referenc
     engine.reference_rows = len(sample)
     labels = _classes(connection, model) if engine.terms["loss"] == "classes" else ()
     if (sample.y == sample.y[0]).all() and len(labels) < 2:  # of several classes y says nothing
-        model.reason = "at the last refresh every row had the same target: there was nothing to tell apart"
+        no = engine.terms["loss"] == "logistic" and sample.y[0] < 0
+        what = "no row had the value that counts as yes" if no else "every row had the same target"
+        model.reason = f"at the last refresh {what}: there was nothing to tell apart"
     if engine.terms["loss"] == "classes" and not labels:
         model.reason = "no class has the 5 rows that it needs"
         rows_of_reference.forget(connection, model)

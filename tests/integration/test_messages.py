@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -11,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import Diagnostic
 
 from mempair_db.worker.loop import Worker
+from tests.conftest import Run
 from tests.world import World
 
 PEOPLE = """
@@ -38,6 +42,13 @@ class Room(World):
     def create(self, **parameters: str) -> None:
         self.sql.execute(self.statement(**parameters))
 
+    def ask(self, asked: dict[str, str] | str) -> None:
+        """Create a model with these parameters, or run a statement; "work; " lets a worker come first."""
+        statement = asked if isinstance(asked, str) else self.statement(**asked)
+        if statement.startswith("work; "):
+            self.work()
+        self.sql.execute(statement.removeprefix("work; ").encode())
+
     def statement(self, **parameters: str) -> str:
         defaults = {"name": "'m'", "source": "'people'", "target": "'churned'", "features": "array['age', 'plan']"}
         values = defaults | parameters
@@ -55,7 +66,11 @@ def room(database: str) -> Iterator[Room]:
 FEW = "delete from people where id > 20"
 MANY = "update people set plan = 'level' || id % 400, email = 'level' || id % 3000"
 TEN_THOUSAND = "insert into people (id, email, churned) select i, 'mail' || i, true from generate_series(3001, 10000) i"
-NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
+QUOTED = """alter table people rename to "Pe""ople\""""
+PASTED = """select mempair_predict('it''s', t) from public."Pe""ople" t"""
+LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
+NOT_DELETED = "'m' has learned row '42', and it was not deleted Delete it from public.people first."
+NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "a boolean is a classification": ("", {}, "NOTICE", "(exact) predicts the probability that churned is true"),
     "a number is a regression": ("", {"target": "'age'", "features": "'plan'"}, "NOTICE", "number age by squared loss"),
     "the certified unlearner": ("", {"unlearner": "'passive'"}, "NOTICE", "(certified, passive)"),
@@ -80,15 +95,17 @@ NOTICES: dict[str, tuple[str, dict[str, str], str, str]] = {
     "20 rows": (FEW, {}, "WARNING", "begins to learn when 100 rows with a target are there; now there are 20"),
     "no rows": ("truncate people", {}, "NOTICE", "public.people has no row with a target yet"),
     "a Unicode column": ("", {"features": "array['Ünïcödé x']"}, "NOTICE", '"Ünïcödé x" double precision'),
+    "quoted names": (QUOTED, {"name": "'it''s'", "source": """'"Pe""ople"'"""}, "NOTICE", PASTED),
+    "a receipt of a row that is there": (LEARNED, "work; select mempair.receipt('m', 42)", "NOTICE", NOT_DELETED),
 }
 
 
 @pytest.mark.parametrize("case", NOTICES)
-def test_create_model_says_what_it_made(room: Room, case: str) -> None:
-    before, parameters, severity, text = NOTICES[case]
+def test_what_was_made_is_said(room: Room, case: str) -> None:
+    before, asked, severity, text = NOTICES[case]
     if before:
         room.sql.execute(before)
-    room.create(**parameters)
+    room.ask(asked)
     assert [said for level, said in room.said if level == severity and text in said], room.said
 
 
@@ -112,12 +129,14 @@ def test_a_table_that_cannot_be_looked_at_is_no_obstacle(room: Room) -> None:
 OTHER = """create table other (id integer primary key, age integer, plan text);
 insert into other values (1, 2, 'pro');
 select mempair.create_model('n', 'other', target => 'age', features => 'plan')"""
-LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
 PARTS = "create table parts (id integer primary key, x float8, y boolean) partition by range (id); "
 PART = PARTS + "create table part partition of parts for values from (0) to (10)"
 SKIPPING = LEARNED.replace("'plan']", "'plan'], on_null => 'skip'")
-FOREIGN = """create foreign data wrapper nothing; create server nowhere foreign data wrapper nothing;
-create foreign table far (id integer, age integer, churned boolean) server nowhere"""
+FOREIGN = """superuser; create foreign data wrapper nothing; create server nowhere foreign data wrapper nothing;
+create foreign table far (id integer, age integer, churned boolean) server nowhere;
+alter foreign table far owner to mempair_owner"""
+# Nobody has a server that is old enough: the check asks for one that is not there yet.
+OLD = (Path(__file__).parents[2] / "sql/install/before.sql").read_text(encoding="utf-8").replace("140000", "990000")
 HEIR = (
     "create table parent (id integer primary key, age integer, churned boolean); create table heir () inherits (parent)"
 )
@@ -141,6 +160,13 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "public.quick is an unlogged table",
         "alter table public.quick set logged;",
     ),
+    "a foreign table": (
+        FOREIGN,
+        {"source": "'far'", "features": "'age'"},
+        "public.far is a foreign table",
+        "on the table behind it",
+    ),
+    "a server too old": ("", OLD, "is too old", "Use PostgreSQL 14 or later."),
     "a materialized view": (
         "create materialized view mv as select * from people",
         {"source": "'mv'"},
@@ -356,15 +382,17 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(room: Room, case: str) -> None:
+def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(
+    room: Room, superuser: Callable[[str], str], case: str
+) -> None:
     before, mistake, message, hint = MISTAKES[case]
-    if before:
+    if before.startswith("superuser; "):
+        with psycopg.connect(superuser(room.dsn)) as session:
+            session.execute(before.removeprefix("superuser; "))
+    elif before:
         room.sql.execute(before)
-    statement = mistake if isinstance(mistake, str) else room.statement(**mistake)
-    if statement.startswith("work; "):
-        room.work()
     with pytest.raises(psycopg.Error) as failed:
-        room.sql.execute(statement.removeprefix("work; "))
+        room.ask(mistake)
     assert message in (failed.value.diag.message_primary or "")
     assert hint in (failed.value.diag.message_hint or "")
 
@@ -417,30 +445,40 @@ def status(room: Room) -> tuple[str, str]:
     return row[0], row[1] or ""
 
 
-def test_status_says_how_many_rows_are_missing(room: Room) -> None:
-    room.sql.execute(FEW)
-    room.create()
+YES = {"target": "'status'", "positive": "'Yes'"}
+DROPPED = "drop table people cascade"
+REASONS: dict[str, tuple[str, dict[str, str], str, str, str]] = {
+    "20 rows": (FEW, {}, "", "calibrating", "begins when 100 rows with a target are there; 20 changes wait"),
+    "a target all NULL": (
+        "",
+        {"target": "'unknown'"},
+        "",
+        "calibrating",
+        "100 rows with a target are there; 0 changes",
+    ),
+    "a constant target": ("", {"target": "'same'"}, "", "ready", "every row had the same target: there was nothing to"),
+    "no such positive value": ("", YES, "", "ready", "no row had the value that counts as yes"),
+    "a dropped table": ("", {}, DROPPED, "failed", "select mempair.drop_model('m')"),
+}
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_status_gives_the_reason(room: Room, case: str) -> None:
+    before, parameters, after, word, reason = REASONS[case]
+    for step in (before, room.statement(**parameters), after):
+        room.sql.execute(step.encode())
     room.work()
-    assert status(room) == ("calibrating", "begins when 100 rows with a target are there; 20 changes wait")
+    assert status(room)[0] == word
+    assert reason in status(room)[1]
 
 
-def test_status_says_that_there_is_nothing_to_tell_apart(room: Room) -> None:
+def test_a_reason_goes_with_its_cause(room: Room) -> None:
     room.create(target="'same'")
     room.work()
-    assert "every row had the same target" in status(room)[1]
     room.sql.execute("update people set same = id % 50 < 25")
     room.sql.execute("select mempair.retrain('m')")
     room.work()
     assert status(room) == ("ready", "")
-
-
-def test_a_dropped_table_is_named_with_what_can_be_pasted(room: Room) -> None:
-    room.create()
-    room.sql.execute("drop table people cascade")
-    room.work()
-    word, reason = status(room)
-    assert word == "failed"
-    assert "select mempair.drop_model('m')" in reason
 
 
 def test_refused_rows_are_counted_and_their_column_is_named(room: Room) -> None:
@@ -451,14 +489,6 @@ def test_refused_rows_are_counted_and_their_column_is_named(room: Room) -> None:
         Decimal("0.1"),
     )
     assert room.sql.execute("select distinct reason from mempair.errors").fetchall() == [("feature 'age' is missing",)]
-
-
-def test_a_foreign_table_is_refused_with_the_reason(room: Room, superuser: Callable[[str], str]) -> None:
-    with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
-        session.execute(FOREIGN)
-        session.execute("alter foreign table far owner to mempair_owner")
-    with pytest.raises(psycopg.Error, match="is a foreign table"):
-        room.create(source="'far'", features="'age'")
 
 
 def test_a_serving_model_that_is_altered_predicts_all_the_while(room: Room) -> None:
@@ -494,13 +524,66 @@ def test_a_serving_model_that_cannot_be_certified_goes_on_as_it_was(room: Room) 
     assert room.sql.execute("select * from mempair.verify_odometer()").fetchall() == []
 
 
-def test_a_worker_without_rights_says_which_it_lacks(room: Room, superuser: Callable[[str], str]) -> None:
-    room.create()
+NOWHERE = "host=127.0.0.1 port=1"
+GRANT = "Let the owner of the schema run `mempair grant --worker ROLE`"
+COMMANDS: dict[str, tuple[str, int, str, str]] = {  # {…}: what `test_a_command_says_what_is_wrong` puts there
+    "a wrong DSN": (f"status|--dsn|{NOWHERE}", 1, "port 1 failed: Connection refused", "Is the server running"),
+    "a wrong DSN of a worker": (f"worker|--once|--dsn|{NOWHERE}", 1, "port 1 failed: Connection refused", ""),
+    "a wrong password": ("status|--dsn|{stranger}", 1, 'password authentication failed for user "nobody"', ""),
+    "no schema": ("status|--dsn|{empty}", 3, "is not installed", "mempair install"),
+    "a worker without rights": ("worker|--once|--dsn|{powerless}", 1, "permission denied for schema mempair", GRANT),
+    "a reader without rights": ("status|--dsn|{powerless}", 1, "permission denied for schema mempair", "--reader"),
+    "an installer without rights": ("install|--dsn|{powerless}", 1, "belongs to mempair_owner", "Install as that role"),
+    "a taken metrics port": (
+        "worker|--once|--metrics-port|{port}",
+        2,
+        "{port}: Address already in use",
+        "0 takes a fr",
+    ),
+    "a taken port of the page": ("web|--port|{port}", 2, "{port}: Address already in use", "Choose another --port"),
+    "an unwritable folder": ("export|--out|{file}/out", 1, "Not a directory", "{file}/out"),
+    "an unwritable key": ("keys|new|--key|{file}/key", 2, "It is no folder: {file}.", "Choose another file with --key"),
+    "a model nobody made": (
+        "retrain|n",
+        1,
+        "error there is no model 'n'. Models are listed in",
+        "mempair.model_status",
+    ),
+    "a misspelt column": ("model|create|n|people|--target|churn|--features|age", 1, "no column 'churn'", "'churned'?"),
+    "a misspelt command": ("model|creat", 2, "No such command 'creat'", "'create'"),
+    "a misspelt option": ("model|create|n|people|--feature|age", 2, "No such option: --feature", "--features"),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_a_command_says_what_is_wrong(
+    room: Room, mempair: Run, powerless: str, empty_database: str, tmp_path: Path, case: str
+) -> None:
+    command, exit_code, *texts = COMMANDS[case]
+    room.sql.execute(LEARNED)
+    (tmp_path / "file").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        places = {
+            "stranger": make_conninfo(room.dsn, user="nobody", password="wrong"),
+            "powerless": powerless,
+            "empty": empty_database,
+            "port": taken.getsockname()[1],
+            "file": tmp_path / "file",
+        }
+        arguments = command.format(**places).split("|")
+        code, out, err = mempair("--dsn", room.dsn, *arguments)
+    said = " ".join(err.split())
+    assert (code, out) == (exit_code, "")
+    for text in texts:
+        assert said.count(text.format(**places)) == 1 or not text, said
+    assert "Traceback" not in said
+
+
+@pytest.fixture
+def powerless(room: Room, superuser: Callable[[str], str]) -> Iterator[str]:
+    """The room as a role sees it that was given nothing."""
+    name = f"powerless_{secrets.token_hex(6)}"
     with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
-        session.execute("create role powerless login password 'powerless'")
-    try:
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for schema mempair"):
-            Worker(make_conninfo(room.dsn, user="powerless", password="powerless")).run_once()
-    finally:
-        with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
-            session.execute("drop role powerless")
+        session.execute(f"create role {name} login password 'x'")
+        yield make_conninfo(room.dsn, user=name, password="x")
+        session.execute(f"drop role {name}")
