@@ -3,7 +3,7 @@
 -- `condition` is SQL about the table's columns, such as 'id > 1000'; NULL means all rows. Log loss is in nats. Of rows that
 -- the model has learned the figures are a little too good; name others to be sure: evaluate('churn', 'signed_up > ''2026-01-01''').
 -- `which` rows: 'all' that have a label; 'unlearned', those of them that the model has not learned (they wait, were refused, or were
--- there before a model that was not backfilled); 'unlabelled', of which only the predictions can be told.
+-- there before a model that was not backfilled and has not read the table since); 'unlabelled', of which only the predictions can be told.
 -- It runs with the caller's own rights, for the condition is the caller's own SQL.
 create or replace function mempair.evaluate(model_name text, condition text default null, which text default 'all')
 returns table (

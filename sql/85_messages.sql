@@ -152,7 +152,7 @@ begin
     execute format('select count(*) from (select from mempair.source_%s s where s.y is not null limit %s) as few', model.id, most)
     into labelled;
     if not backfill then
-        raise notice 'rows that are there are not learned (backfill => false), rows to come are';
+        raise notice 'rows that are there are not learned at once (backfill => false), but when a refresh or a retrain first reads the table; rows to come are';
     elsif labelled = 0 then
         raise notice '% has no row with a target yet; the model begins to learn when there are %', model.source, model.calibration_rows;
     else

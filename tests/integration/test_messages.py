@@ -84,7 +84,7 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "10,000 categories": (TEN_THOUSAND, {"features": "'{email}'"}, "WARNING", "leave it out, or name the levels"),
     "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
     "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
-    "no backfill": ("", {"backfill": "false"}, "NOTICE", "are not learned (backfill => false)"),
+    "no backfill": ("", {"backfill": "false"}, "NOTICE", "are not learned at once (backfill => false)"),
     "nobody works": ("", {}, "NOTICE", 'no worker is running: start one with "mempair worker"'),
     "what next": ("", {}, "NOTICE", "select mempair_predict('m', t) from public.people t"),
     "somebody works": ("insert into mempair.worker (host, pid) values ('h', 1)", {}, "NOTICE", "a worker is running"),
@@ -113,6 +113,17 @@ def test_a_model_without_flaws_is_created_without_a_warning(room: Room) -> None:
     room.create()
     assert {level for level, _ in room.said} == {"NOTICE"}
     assert len(room.said) == len(set(room.said)) == 4
+
+
+def test_rows_that_were_not_backfilled_are_learned_when_the_table_is_first_read(room: Room) -> None:
+    room.create(backfill="false")
+    room.work()
+    assert room.one("select rows_learned from mempair.model_status") == 0
+    room.sql.execute(
+        "insert into people (id, age, churned) select i, i % 50, i % 50 < 25 from generate_series(4001, 4200) i"
+    )
+    room.work()
+    assert room.one("select rows_learned from mempair.model_status") == 3200
 
 
 def test_a_table_that_cannot_be_looked_at_is_no_obstacle(room: Room) -> None:
