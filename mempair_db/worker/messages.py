@@ -20,7 +20,7 @@ from mempair_db.ledger.record import Outcome
 log = logging.getLogger("mempair.worker")
 
 QUIET: Final = 600.0  # seconds without a line after which it says that it is idle
-# Something was done to the model's table. A name in braces is the model's.
+# Something was done to the model's table. A name in braces is the model's, quoted so that it can be pasted.
 GONE: Final = "Something that it reads was dropped: select mempair.drop_model('{model}'), and create it again."
 HIDDEN: Final = (
     "The owner of schema mempair must read the whole table: grant select on it, or, where policies hide rows,"
@@ -40,7 +40,7 @@ class Messages:
 
     def __init__(self) -> None:
         """Begin with nothing done."""
-        self.began = self.spoke = time.monotonic()
+        self.began = self.worked = self.spoke = time.monotonic()
         self.done: Counter[str] = Counter()
 
     def hello(self, connection: psycopg.Connection[Any], model_id: int | None) -> None:
@@ -56,12 +56,12 @@ class Messages:
     def count(self, outcome: Outcome) -> None:
         """Remember what a transaction did."""
         self.done.update({kind: int(getattr(outcome, kind)) for kind in KINDS})
-        self.spoke = time.monotonic()
+        self.worked = self.spoke = time.monotonic()
 
     def idle(self) -> None:
         """Say that there is nothing to do, if nothing was said for long."""
         if time.monotonic() - self.spoke > QUIET:
-            log.info("idle for %.0f minutes; %s", (time.monotonic() - self.spoke) / 60, self.summary())
+            log.info("idle for %.0f minutes; %s", (time.monotonic() - self.worked) / 60, self.summary())
             self.spoke = time.monotonic()
 
     def goodbye(self) -> None:
@@ -95,7 +95,8 @@ def reason(error: Exception) -> str:
 
 def failure_of(model: str, error: Exception) -> str:
     """Return why a model could not be worked on, and what to do, in at most 500 characters."""
-    remedy = next((text for kind, text in REMEDIES.items() if isinstance(error, kind)), "").format(model=model)
+    remedy = next((text for kind, text in REMEDIES.items() if isinstance(error, kind)), "")
+    remedy = remedy.format(model=model.replace("'", "''"))
     if isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("MP"):  # our own say what to do
         remedy = error.diag.message_hint or ""
     return f"{reason(error)[:250]}. {remedy}"[:500] if remedy else reason(error)

@@ -469,7 +469,7 @@ REASONS: dict[str, tuple[str, dict[str, str], str, str, str]] = {
     ),
     "a constant target": ("", {"target": "'same'"}, "", "ready", "every row had the same target: there was nothing to"),
     "no such positive value": ("", YES, "", "ready", "no row had the value that counts as yes"),
-    "a dropped table": ("", {}, DROPPED, "failed", "select mempair.drop_model('m')"),
+    "a dropped table": ("", {"name": "'it''s'"}, DROPPED, "failed", "select mempair.drop_model('it''s')"),
 }
 
 
