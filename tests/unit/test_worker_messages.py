@@ -9,7 +9,10 @@ import pytest
 from mempair_db.worker.messages import QUIET, Messages
 
 
-def test_a_worker_that_has_been_idle_for_long_says_so_once_and_since_when(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_has_been_idle_for_long_says_so_once_and_since_when(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("mempair"), "propagate", True)  # a command that ran before took it away
     caplog.set_level(logging.INFO, logger="mempair.worker")
     messages = Messages()
     messages.idle()
