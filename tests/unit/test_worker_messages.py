@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
+from mempair_db.worker import messages
 from mempair_db.worker.messages import QUIET, Messages
 
 
-def test_a_worker_that_has_been_idle_for_long_says_so_once_and_since_when(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("mempair"), "propagate", True)  # a command that ran before took it away
-    caplog.set_level(logging.INFO, logger="mempair.worker")
-    messages = Messages()
-    messages.idle()
-    assert not caplog.messages
-    messages.worked -= 3 * QUIET
-    messages.spoke -= QUIET + 1
-    messages.idle()
-    messages.idle()
-    assert caplog.messages == ["idle for 30 minutes; nothing was to be done so far"]
+def test_a_worker_that_has_been_idle_for_long_says_so_once_and_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(messages.log, "info", lambda text, *values: said.append(text % values))
+    worker = Messages()
+    worker.idle()
+    assert not said
+    worker.worked -= 3 * QUIET
+    worker.spoke -= QUIET + 1
+    worker.idle()
+    worker.idle()
+    assert said == ["idle for 30 minutes; nothing was to be done so far"]
