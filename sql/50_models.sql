@@ -70,7 +70,11 @@ begin
     model.curves := coalesce(curves, mempair.default_curves(model));
 
     -- Nobody writes between the backfill's snapshot and the triggers; CREATE TRIGGER would take the same lock.
-    execute format('lock table %s in share row exclusive mode', source);
+    begin
+        execute format('lock table %s in share row exclusive mode', source);
+    exception when insufficient_privilege then
+        raise insufficient_privilege using message = sqlerrm, hint = format('grant select, update, trigger on %s to %I;', source, current_user);
+    end;
     model := mempair.register_model(model);
     perform mempair.write_queue(model.id);
     perform mempair.write_extractors(model);

@@ -178,6 +178,12 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "on the table behind it",
     ),
     "a server too old": ("", OLD, "is too old", "Use PostgreSQL 14 or later."),
+    "a table of somebody else": (
+        "superuser; create table theirs (id integer primary key, age integer, churned boolean)",
+        {"source": "'theirs'", "features": "'age'"},
+        "permission denied for table theirs",
+        "grant select, update, trigger on public.theirs to mempair_owner;",
+    ),
     "a materialized view": (
         "create materialized view mv as select * from people",
         {"source": "'mv'"},
@@ -406,6 +412,17 @@ def test_a_mistake_of_the_first_day_is_answered_with_what_to_write(
         room.ask(mistake)
     assert message in (failed.value.diag.message_primary or "")
     assert hint in (failed.value.diag.message_hint or "")
+
+
+def test_the_rights_that_the_hint_names_are_enough(room: Room, superuser: Callable[[str], str]) -> None:
+    before, mistake, _, hint = MISTAKES["a table of somebody else"]
+    with psycopg.connect(superuser(room.dsn), autocommit=True) as session:
+        session.execute(before.removeprefix("superuser; ").encode())
+        session.execute(hint.encode())
+        room.ask(mistake)
+        session.execute("insert into theirs select i, i % 50, i % 50 < 25 from generate_series(1, 200) i")
+    room.work()
+    assert status(room) == ("ready", "")
 
 
 def test_a_receipt_can_be_asked_for_by_a_number(room: Room) -> None:
