@@ -164,7 +164,7 @@ def test_the_lag_in_seconds_is_the_age_of_the_oldest_change_that_waits(
     sql: psycopg.Connection[Any], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("mempair_db.worker.metrics.time.monotonic", lambda: now)
+    monkeypatch.setattr("mempair_db.worker.lag.time.monotonic", lambda: now)
     metrics = Metrics(0)
 
     def lag() -> float:
