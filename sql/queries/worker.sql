@@ -358,7 +358,7 @@ from (select pg_catalog.format('(%%s,0)', g.block)::tid as first,
              ) as r(count, packed)
 
 -- fetch_part --
-fetch forward 16 from mempair_part
+fetch forward 128 from mempair_part
 
 -- close_part --
 close mempair_part
