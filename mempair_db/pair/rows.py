@@ -29,6 +29,7 @@ _LABELS: Final = {1: 1.0, 0: 0.0, -1: 0.0}
 _NUMBERS: Final = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
 
 _TEXTS: Final = frozenset({str, type(None)})
+_largest: Final = np.maximum.reduce
 
 
 class Shape:
@@ -68,12 +69,13 @@ class Shape:
     def row(self, x: Any, c: Sequence[Any], y: float, weight: float = 1.0, label: str = "") -> Row:
         """Bring one row into the form that is kept, or say what is wrong with it."""
         numbers: Any = x
-        if isinstance(x, Mapping):
+        if isinstance(x, np.ndarray):  # first, since to ask for a Mapping takes time
+            if x.dtype != np.float64 or x.ndim != 1:
+                numbers = x.tolist()
+        elif isinstance(x, Mapping):
             numbers, c = self._of_dict(x)
-        elif not isinstance(x, np.ndarray):
+        else:
             numbers = list(x)
-        elif x.dtype != np.float64 or x.ndim != 1:
-            numbers = x.tolist()
         if len(numbers) != self.numbers or len(c) != self.texts:
             raise InvalidRow(
                 f"it has {len(numbers)} numbers and {len(c)} texts.", remedy=f"Give {self.numbers} and {self.texts}."
@@ -180,9 +182,7 @@ class Shape:
             packed: Vector = np.asarray(numbers, float) + 0.0  # −0.0 becomes 0.0
         except OverflowError as error:
             raise InvalidRow("a whole number is larger than any float.") from error
-        with np.errstate(over="ignore"):
-            squares = packed.dot(packed)  # faster than min(), and NaN only if a number is
-        if math.isnan(squares):
+        if math.isnan(_largest(packed, initial=-math.inf)):  # NaN only if a number is
             missing = np.isnan(packed)
             if missing.any() and not self.allow_missing:
                 raise _unusable(None, "number")
