@@ -112,9 +112,10 @@ class _Readers:
 
 
 def chunks(connection: psycopg.Connection[Any], model: Model, first: int, last: int) -> Iterator[Rows]:
-    """Yield the rows in some blocks of the source, about eight megabytes of the table at a time: every chunk has its own learned keys.
+    """Yield the rows in some blocks of the source, about eight megabytes of the table at a time.
 
-    A cursor, so that the connection can be used between two chunks.
+    Every chunk has its own learned keys, and a deletion reads all that may have its own: chunks are few. A cursor, so
+    that the connection can be used between two of them.
     """
     blocks, size = size_of(connection, model)
     end = max(first, min(last, blocks) - 1)
