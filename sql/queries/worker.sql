@@ -405,8 +405,8 @@ order by c.relname
 update mempair.state set unpurged_since = case when unlearned_at > %(started)s then %(started)s end where model_id = %(model)s
 
 -- compact_learned --
--- Keys of many small batches: one row per bucket again.
-with crowded as (
+-- Keys of many small batches: one row per bucket again. (Materialized: else the crowded buckets may be counted once for every row.)
+with crowded as materialized (
     select l.bucket from mempair.learned_keys l where l.model_id = %(model)s group by l.bucket having count(*) > 16 limit 256
 ), touched as (
     delete from mempair.learned_keys l using crowded c where l.model_id = %(model)s and l.bucket = c.bucket
