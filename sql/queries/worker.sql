@@ -112,7 +112,8 @@ where u.row_key <> all (t.gone)
 group by t.bucket, t.prints is null, t.ticks is null
 
 -- forget_many_learned --
--- The same, reading all keys once instead of comparing those of a bucket with those that go.
+-- The same, reading all keys once instead of comparing those of a bucket with those that go. (Row by row: to group what is left
+-- by bucket may sort it, with all arrays beside every key. A CASE, since Postgres 14 hashes "= any" and not its opposite.)
 with places as materialized (
     select distinct l.id from mempair.learned_keys l, pg_catalog.unnest(l.keys) as k(key)
     where l.model_id = %(model)s and k.key = any (%(keys)s::text[])
@@ -120,12 +121,15 @@ with places as materialized (
     delete from mempair.learned_keys l using places p where l.id = p.id returning l.bucket, l.keys, l.prints, l.ticks
 )
 insert into mempair.learned_keys (model_id, bucket, keys, prints, ticks)
-select %(model)s, t.bucket, pg_catalog.array_agg(u.row_key),
-       case when pg_catalog.bool_and(t.prints is not null) then pg_catalog.array_agg(u.fingerprint) end,
-       case when pg_catalog.bool_and(t.ticks is not null) then pg_catalog.array_agg(u.tick) end
-from touched t, unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
-where not exists (select from pg_catalog.unnest(%(keys)s::text[]) as g(key) where g.key = u.row_key)
-group by t.bucket, t.prints is null, t.ticks is null
+select %(model)s, t.bucket, s.keys, s.prints, s.ticks
+from touched t, lateral (
+    select pg_catalog.array_agg(u.row_key) as keys,
+           case when t.prints is not null then pg_catalog.array_agg(u.fingerprint) end as prints,
+           case when t.ticks is not null then pg_catalog.array_agg(u.tick) end as ticks
+    from unnest(t.keys, t.prints, t.ticks) as u(row_key, fingerprint, tick)
+    where case when u.row_key = any (%(keys)s::text[]) then false else true end
+) as s
+where s.keys is not null
 
 -- forget_all_learned --
 with gone as (
