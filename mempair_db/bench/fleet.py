@@ -12,6 +12,7 @@ import numpy as np
 import psycopg
 
 from mempair_db.bench import scratch
+from mempair_db.bench.report import Result, goal, machine
 from mempair_db.fleet import declare
 from mempair_db.fleet.compute import Computing
 from mempair_db.fleet.config import Fleet, Place
@@ -34,8 +35,9 @@ ROWS: Final = (
 )
 
 
-def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None) -> dict[str, Any]:
-    """Measure a fleet of three databases on one server."""
+def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None) -> Result:
+    """Measure a fleet of three databases on one server; `quick` only shows that it works."""
+    at = machine()
     rows = rows or (3_000 if quick else 300_000)
     with ExitStack() as stack:
         places = [Place(f"s{i}", stack.enter_context(scratch.database(dsn))) for i in range(SHARDS)]
@@ -46,18 +48,28 @@ def run(*, quick: bool = False, dsn: str | None = None, rows: int | None = None)
                 connection.execute(f"{TABLE})")
                 connection.execute(ROWS, [i * each + 1, (i + 1) * each])
         declare.create(fleet, "people", {"source": "people", "target": "y", "features": FEATURES})
-        result: dict[str, Any] = {"shards": SHARDS, "rows": each * SHARDS}
+        rates, deleted = [], []
         with coordinator(fleet) as known:
             for workers in (1,) if quick else (1, 2, 4):
                 with Computing(replace(fleet, workers=workers)) as computing:
                     computing.client.run(_warm)
                     exchange = Exchange(fleet, known, computing)
                     exchange.once("people")
-                    result[f"workers {workers}"] = _rates(exchange, each * SHARDS)
+                    rates.append({"Dask workers": workers} | _rates(exchange, each * SHARDS))
                     if workers == 1:
-                        result |= _small(exchange, places, 3 if quick else 10)
+                        deleted.append(_small(exchange, places, 3 if quick else 10))
                     exchange.close()
-    return result
+    return {
+        "bench": "fleet",
+        "quick": quick,
+        "machine": at,
+        "tables": [
+            {"title": f"{SHARDS} shards, {each * SHARDS} rows: rows per second", "rows": rates},
+            {"title": "A deletion on one of them", "rows": deleted},
+        ],
+        "goals": [goal("verified by every number of workers", min(rate["verified"] for rate in rates), least=1.0)],
+        "notes": [],
+    }
 
 
 def _warm() -> None:
@@ -72,8 +84,8 @@ def _rates(exchange: Exchange, rows: int) -> dict[str, float]:
     refreshed = time.monotonic()
     fine = verify(exchange, "people").fine
     return {
-        "refresh_rows_per_second": round(rows / (refreshed - began)),
-        "verify_rows_per_second": round(rows / (time.monotonic() - refreshed)),
+        "refresh": round(rows / (refreshed - began)),
+        "verify": round(rows / (time.monotonic() - refreshed)),
         "verified": float(fine),
     }
 
@@ -93,8 +105,8 @@ def _small(exchange: Exchange, places: list[Place], times: int) -> dict[str, Any
             sizes.append(done.bytes)
             quiet.append(exchange.once("people").bytes)
     return {
-        "bytes_of_an_exchange": max(sizes),
-        "bytes_of_a_quiet_exchange": max(quiet),
-        "milliseconds_from_commit_to_everywhere": round(1000 * median(spent)),
-        "slowest_milliseconds": round(1000 * max(spent)),
+        "bytes of an exchange": max(sizes),
+        "of a quiet one": max(quiet),
+        "ms, COMMIT to everywhere": round(1000 * median(spent)),
+        "slowest": round(1000 * max(spent)),
     }

@@ -15,6 +15,7 @@ from mempair_db.bench import (
     capacity,
     data,
     fidelity,
+    fleet,
     growth,
     peers,
     plots,
@@ -152,6 +153,13 @@ def test_a_loaded_system_ends_with_every_invariant_kept(server_dsn: str) -> None
     result: dict[str, Any] = system.run(quick=True, dsn=server_dsn)
     assert [row["statement"] for row in result["tables"][0]["rows"]] == ["delete", "insert", "predict", "update"]
     assert all(goal["met"] for goal in result["goals"])
+
+
+def test_a_fleet_is_measured_and_can_be_printed(server_dsn: str) -> None:
+    result = fleet.run(quick=True, dsn=server_dsn)
+    assert [row["Dask workers"] for row in result["tables"][0]["rows"]] == [1]
+    assert all(goal["met"] for goal in result["goals"])
+    report.render(result, Console(file=io.StringIO()))
 
 
 def test_growth_is_measured_and_mass_deletions_share_entries(server_dsn: str) -> None:
