@@ -159,8 +159,6 @@ comment on column mempair.model.weight is 'The column that says how much a row c
 comment on column mempair.model.class_weight is 'balanced: rows count so that every class counts alike; by the reference rows.';
 comment on column mempair.model.parts is
     'How every feature is read: [{"feature", "as", "columns", "size"}]. NULL: made when every feature was a column.';
-alter table mempair.state add column references_left bigint;
-comment on column mempair.state.references_left is 'How many reference rows there are: to count them would take longer than a small batch. NULL: not counted yet.';
 alter table mempair.state add column others_refreshed bigint;
 comment on column mempair.state.others_refreshed is
     'Several classes: how many rows were of a class without a place when the constants were chosen, down to 5, 10, 20 and so on';
@@ -189,6 +187,3 @@ alter table mempair.published_class
     alter column knot_weights set storage external,
     alter column level_weights set storage external;
 comment on table mempair.published_class is 'What a model of several classes serves: the weights of each.';
-
--- Refused rows: a deletion looks for its row among them.
-create index on mempair.rejected (model_id, row_key);

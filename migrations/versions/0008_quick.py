@@ -1,0 +1,18 @@
+"""One deletion takes fewer steps: reference rows are counted once, refused rows are found by an index."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+revision = "mempair_0008"
+down_revision = "mempair_0007"
+
+
+def upgrade() -> None:
+    runpy.run_path(str(Path(__file__).parents[1] / "steps.py"))["upgrade"](Path(__file__))
+
+
+def downgrade() -> None:
+    # Older tables cannot hold what the newer ones have learned.
+    raise NotImplementedError("mempair_db has no downgrades: uninstall, or restore a backup")
