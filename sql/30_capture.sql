@@ -2,11 +2,11 @@
 -- Everything generated here is named after the model's id; user-given names only ever pass through %I, %L or regclass.
 
 -- A row of a queue is a chunk of the rows that one statement changed: their keys, their numbers as a matrix, and so on. A
--- queue row for each would cost nearly twice as much to write, and four times as much to read. No more than 500 rows, and
+-- queue row for each would cost nearly twice as much to write, and four times as much to read. No more than 2,000 rows, and
 -- about a megabyte: no array comes near the largest one there can be, and a batch is cut where a chunk ends.
 create or replace function mempair.chunk_rows(model mempair.model) returns integer
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-    select greatest(1, least(500, 1000000 / (100 + 8 * mempair.number_count(model) + 40 * mempair.text_count(model))))
+    select greatest(1, least(2000, 1000000 / (100 + 8 * mempair.number_count(model) + 40 * mempair.text_count(model))))
 $$;
 
 -- A model's own queue, so that another model's backlog can neither slow its reads nor delay its erasure.

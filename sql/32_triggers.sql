@@ -13,76 +13,81 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         relation)
 $$;
 
--- Such rows in chunks; labelled ones only. A statement of many rows reads its rows once and sorts nothing; one of a few
--- is a single chunk, and need not number them. Numbers come from a sequence: row_number() copies every row twice.
-create or replace function mempair.chunks_of(model mempair.model, op integer, rows text, is_one_chunk boolean default false) returns text
+-- What a chunk of such rows has in its columns.
+create or replace function mempair.chunk_columns(model mempair.model, op integer) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format(
-        '(select %1$s::smallint, count(*)::integer, array_agg(e.key), %2$s, %3$s, array_agg(e.y), %4$s, %5$s ' || case
-            when is_one_chunk then 'from (%7$s) as e where e.y is not null having count(*) > 0)'
-            else 'from (select r.*, nextval(''mempair.chunk_seq'') / %6$s as chunk from (%7$s) as r where r.y is not null) as e
-         group by e.chunk order by min(e.chunk))' end,  -- in the order they came: by min, so that only chunks are sorted
+    select format('%s::smallint, count(*)::integer, array_agg(e.key), %s, %s, array_agg(e.y), %s, %s',
         op,
         case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array_agg(e.x)' end,
         case when mempair.text_count(model) = 0 then 'null::text[]' else 'array_agg(e.c)' end,
         case when op = 2 then 'clock_timestamp()' else 'null::timestamptz' end,
         -- Whose row it was is only asked of rows that go: receipts are for them.
-        case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end,
-        mempair.chunk_rows(model), rows)
+        case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end)
 $$;
 
--- One row as a chunk of its own, which most statements are: no counting, no grouping. The rows have an op as well.
-create or replace function mempair.chunk_of_one(model mempair.model, rows text) returns text
+-- Such rows in chunks; labelled ones only. Numbers of chunks come from a sequence: row_number() copies every row twice.
+create or replace function mempair.chunks_of(model mempair.model, op integer, rows text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format(
+        '(select %s from (select r.*, nextval(''mempair.chunk_seq'') / %s as chunk from (%s) as r where r.y is not null) as e
+         group by e.chunk order by min(e.chunk))',  -- in the order they came: by min, so that only chunks are sorted
+        mempair.chunk_columns(model, op), mempair.chunk_rows(model), rows)
+$$;
+
+-- Such rows as one chunk, where a condition holds: they need not be numbered, nor put into groups.
+create or replace function mempair.one_chunk_of(model mempair.model, op integer, rows text, condition text default 'true') returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('(select %s from (%s) as e where e.y is not null and %s having count(*) > 0)',
+                  mempair.chunk_columns(model, op), rows, condition)
+$$;
+
+-- More rows than a chunk holds: a condition that Postgres looks at once, before it reads the rows.
+create or replace function mempair.is_many(model mempair.model, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('exists (select from %s offset %s)', relation, mempair.chunk_rows(model))
+$$;
+
+-- The events of an UPDATE of one row: no counting, no grouping.
+create or replace function mempair.changed_row(model mempair.model, old_rows text, new_rows text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
         'select e.op::smallint, 1, array[e.key], %1$s, %2$s, array[e.y], case e.op when 2 then clock_timestamp() end, %3$s
-         from (%4$s) as e where e.y is not null',
+         from (
+             select o.key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.key, n.x, n.c, n.y
+             from (%4$s) as o cross join (%5$s) as n
+             where (o.key, o.x, o.c, o.y) is distinct from (n.key, n.x, n.c, n.y) offset 0
+         ) as p
+         cross join lateral (values (2, p.old_key, p.old_x, p.old_c, p.old_y, p.subject), (1, p.key, p.x, p.c, p.y, null))
+             as e(op, key, x, c, y, subject)
+         where e.y is not null',
         case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array[e.x]' end,
         case when mempair.text_count(model) = 0 then 'null::text[]' else 'array[e.c]' end,
         case when model.subject is null then 'null::text[]' else 'case e.op when 2 then array[e.subject] end' end,
-        rows)
+        old_rows, new_rows)
 $$;
 
--- What an operation appends: the events of a statement that changed one row, a few, or many.
--- An UPDATE is its old rows and its new rows without what is the same to the model on both sides, as multisets: never
--- joined on the key, since one statement may change a row twice, and then both versions are on both sides.
-create or replace function mempair.capture_events(model mempair.model, operation text, row_expression text, out one text, out few text, out many text)
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-declare
-    old_rows text := mempair.event_rows(model, row_expression, 'old_rows');
-    new_rows text := mempair.event_rows(model, row_expression, 'new_rows');
-    net text;
-begin
-    if operation = 'insert' then
-        one := mempair.chunk_of_one(model, format('select 1 as op, r.* from (%s) as r', new_rows));
-        few := mempair.chunks_of(model, 1, new_rows, true);
-        many := mempair.chunks_of(model, 1, new_rows);
-    elsif operation = 'delete' then
-        one := mempair.chunk_of_one(model, format('select 2 as op, r.* from (%s) as r', old_rows));
-        few := mempair.chunks_of(model, 2, old_rows, true);
-        many := mempair.chunks_of(model, 2, old_rows);
-    else
-        one := mempair.chunk_of_one(model, format(
-            'select v.*
-             from (
-                 select o.key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.key, n.x, n.c, n.y
-                 from (%s) as o cross join (%s) as n
-                 where (o.key, o.x, o.c, o.y) is distinct from (n.key, n.x, n.c, n.y) offset 0
-             ) as p
-             cross join lateral (values (2, p.old_key, p.old_x, p.old_c, p.old_y, p.subject), (1, p.key, p.x, p.c, p.y, null))
-                 as v(op, key, x, c, y, subject)', old_rows, new_rows));
-        net := format(
-            'with net as materialized (
-                 select s.key, s.x, s.c, s.y, min(s.subject) as subject, sum(s.sign) as times
-                 from (select r.*, -1 as sign from (%1$s) as r union all select r.*, 1 from (%2$s) as r) as s
-                 group by s.key, s.x, s.c, s.y having sum(s.sign) <> 0
-             )', old_rows, new_rows);
-        few := format('%s %s union all %s', net, mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times'), true),
-                      mempair.chunks_of(model, 1, mempair.repeated_rows('n.times'), true));
-        many := format('%s %s union all %s', net, mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times')),
-                       mempair.chunks_of(model, 1, mempair.repeated_rows('n.times')));
-    end if;
-end $$;
+-- The events of an UPDATE of rows whose keys each came once and went once: what is the same to the model on both sides is none.
+create or replace function mempair.changed_rows(old_rows text, new_rows text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format(
+        'with pair as materialized (
+             select o.key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.key, n.x, n.c, n.y
+             from (%s) as o full join (%s) as n on n.key = o.key
+             where (o.x, o.c, o.y) is distinct from (n.x, n.c, n.y)
+         )', old_rows, new_rows)
+$$;
+
+-- The same of any UPDATE: its old rows and its new rows without what is on both sides, as multisets. One statement may change
+-- a row twice, by cascades, and then both versions are on both sides.
+create or replace function mempair.net_rows(old_rows text, new_rows text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format(
+        'with net as materialized (
+             select s.key, s.x, s.c, s.y, min(s.subject) as subject, sum(s.sign) as times
+             from (select r.*, -1 as sign from (%s) as r union all select r.*, 1 from (%s) as r) as s
+             group by s.key, s.x, s.c, s.y having sum(s.sign) <> 0
+         )', old_rows, new_rows)
+$$;
 
 -- The rows of "net" that are there so many times: nearly always once, which costs nothing extra.
 create or replace function mempair.repeated_rows(times text) returns text
@@ -97,20 +102,17 @@ create or replace function mempair.write_capture(model mempair.model) returns vo
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     operation text;
-    events record;
     body text;
     is_partitioned boolean := exists (select from pg_class c where c.oid = model.source and c.relkind = 'p');
 begin
     foreach operation in array array['insert', 'update', 'delete'] loop
-        select * into events from mempair.capture_events(model, operation, 'row(t.*)');
-        body := mempair.capture_body(model, operation, events.one, events.few, events.many);
+        body := mempair.capture_body(model, operation);
         perform mempair.write_trigger_function(model.id, operation, '', body);
         if is_partitioned then
             perform mempair.write_trigger_function(model.id, operation, '_part', mempair.only_in_partition(model.id, body));
             -- Rare enough to be planned at every call: the text must name the partition, whatever it is called by then.
-            select * into events from mempair.capture_events(model, operation, '%3$s');
             perform mempair.write_trigger_function(model.id, operation, '_odd', mempair.only_in_partition(model.id,
-                mempair.append_dynamically(model.id, events.many)));
+                mempair.append_dynamically(model.id, mempair.any_events(model, operation, '%3$s'))));
         end if;
     end loop;
     perform mempair.write_trigger_function(model.id, 'truncate', '', format('
@@ -156,43 +158,86 @@ end $$;
 
 -- Append the events of a statement to the active queue table.
 -- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
--- statements: with parameters, Postgres would plan each of the first five executions of a session anew. Many rows are put
--- into chunks in up to 32 MB: with 4, Postgres' default, most of them would go to disk and back.
-create or replace function mempair.capture_body(model mempair.model, operation text, one text, few text, many text) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('
-    select q.active, %2$s, %3$s into half, old_count, new_count from mempair.queue q where q.model_id = %1$s;
+-- statements: with parameters, Postgres would plan each of the first five executions of a session anew. Most statements change
+-- few rows, and pay for nothing else: one look at which table is active, and one INSERT.
+create or replace function mempair.capture_body(model mempair.model, operation text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    op integer := case operation when 'insert' then 1 else 2 end;
+    relation text := case operation when 'insert' then 'new_rows' else 'old_rows' end;
+    rows text := mempair.event_rows(model, 'row(t.*)', relation);
+begin
+    if operation = 'update' then
+        return mempair.capture_update(model);
+    end if;
+    return format('
+    select q.active into half from mempair.queue q where q.model_id = %s;%s
+    if not found and %s then%s
+    end if;',
+        model.id, mempair.append(model.id, mempair.one_chunk_of(model, op, rows, 'not ' || mempair.is_many(model, relation))),
+        mempair.is_many(model, relation), mempair.append_many(model.id, mempair.chunks_of(model, op, rows)));
+end $$;
+
+-- The same for UPDATE: of one row, of rows that each changed once, and any other. A row that moves to another partition may be
+-- kept out of it by a trigger: then it only goes.
+create or replace function mempair.capture_update(model mempair.model) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    old_rows text := mempair.event_rows(model, 'row(t.*)', 'old_rows');
+    new_rows text := mempair.event_rows(model, 'row(t.*)', 'new_rows');
+    changed text := mempair.changed_rows(old_rows, new_rows);
+    gone text := 'select p.old_key as key, p.old_x as x, p.old_c as c, p.old_y as y, p.subject from pair p';
+    come text := 'select p.key, p.x, p.c, p.y, p.subject from pair p';
+begin
+    return format('
+    select q.active, (select count(*) from old_rows), (select count(*) from new_rows)
+    into half, old_count, new_count from mempair.queue q where q.model_id = %1$s;
     if old_count + new_count = 0 then
         return null;
-    elsif %8$s then
-        if half = 0 then
-            insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %4$s;
-        else
-            insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %4$s;
+    elsif old_count = 1 and new_count = 1 then%6$s
+    elsif (select count(*) from (select from old_rows t group by mempair.key_%1$s(row(t.*))) as k) = old_count
+      and (select count(*) from (select from new_rows t group by mempair.key_%1$s(row(t.*))) as k) = new_count then
+        if old_count <= %2$s and new_count <= %2$s then%3$s
+        else%4$s
         end if;
-    elsif old_count <= %7$s and new_count <= %7$s then
-        if half = 0 then
-            insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
-        else
-            insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %5$s;
-        end if;
+    else%5$s
+    end if;',
+        model.id, mempair.chunk_rows(model),
+        mempair.append(model.id, format('%s %s union all %s', changed, mempair.one_chunk_of(model, 2, gone), mempair.one_chunk_of(model, 1, come))),
+        mempair.append_many(model.id, format('%s %s union all %s', changed, mempair.chunks_of(model, 2, gone), mempair.chunks_of(model, 1, come))),
+        mempair.append_many(model.id, mempair.any_events(model, 'update', 'row(t.*)')),
+        mempair.append(model.id, mempair.changed_row(model, old_rows, new_rows)));
+end $$;
+
+-- What an operation appends, however many rows it changed, and however often each.
+create or replace function mempair.any_events(model mempair.model, operation text, row_expression text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case operation
+        when 'insert' then mempair.chunks_of(model, 1, r.new_rows)
+        when 'delete' then mempair.chunks_of(model, 2, r.old_rows)
+        else format('%s %s union all %s', mempair.net_rows(r.old_rows, r.new_rows),
+                    mempair.chunks_of(model, 2, mempair.repeated_rows('-n.times')), mempair.chunks_of(model, 1, mempair.repeated_rows('n.times'))) end
+    from (select mempair.event_rows(model, row_expression, 'old_rows') as old_rows,
+                 mempair.event_rows(model, row_expression, 'new_rows') as new_rows) as r
+$$;
+
+create or replace function mempair.append(model_id integer, events text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('
+    if half = 0 then
+        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %2$s;
     else
-        memory := current_setting(''work_mem'');
-        perform set_config(''work_mem'', greatest(pg_size_bytes(memory) / 1024, 32768) || ''kB'', true);
-        if half = 0 then
-            insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
-        else
-            insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %6$s;
-        end if;
-        perform set_config(''work_mem'', memory, true);
-    end if;', model.id,
-        case when operation = 'insert' then '0'
-             else format('(select count(*) from (select from old_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,
-        case when operation = 'delete' then '0'
-             else format('(select count(*) from (select from new_rows limit %s) as counted)', mempair.chunk_rows(model) + 1) end,
-        one, few, many, mempair.chunk_rows(model),
-        -- A row that moves to another partition may be kept out of it by a trigger: then it only goes.
-        case operation when 'insert' then 'new_count = 1' when 'delete' then 'old_count = 1' else 'old_count = 1 and new_count = 1' end)
+        insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %2$s;
+    end if;', model_id, events)
+$$;
+
+-- Many rows are put into chunks in up to 32 MB: with 4, Postgres' default, most of them would go to disk and back.
+create or replace function mempair.append_many(model_id integer, events text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('
+    memory := current_setting(''work_mem'');
+    perform set_config(''work_mem'', greatest(pg_size_bytes(memory) / 1024, 32768) || ''kB'', true);%s
+    perform set_config(''work_mem'', memory, true);', mempair.append(model_id, events))
 $$;
 
 -- The same, with a statement made at every call: %2$s in the events is the relation, %3$s a row of it as one of the table.

@@ -1,4 +1,4 @@
-"""Chunks of the queue, decoded: a chunk holds the rows that one statement changed, at most 500.
+"""Chunks of the queue, decoded: a chunk holds the rows that one statement changed, at most 2,000.
 
 The wire form of a matrix is seven big-endian int32 (two dimensions, has-nulls, element type, and length and lower bound
 of each), then 12 bytes an element. Most chunks of a busy queue have one row: those are decoded all at once.

@@ -14,7 +14,7 @@ begin
     )
     select string_agg(o.oid::regprocedure::text, ', ') into stale
     from ours o
-    where o.is_old and (o.proname in ('write_partition_functions')
+    where o.is_old and (o.proname in ('write_partition_functions', 'capture_events', 'chunk_of_one')
                         or exists (select from ours n where n.proname = o.proname and not n.is_old));
     if stale is not null then
         execute format('drop function %s', stale);
