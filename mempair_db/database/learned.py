@@ -26,7 +26,7 @@ from mempair_db.pair.compiled import compiled
 Integers = npt.NDArray[np.int64]
 
 BUCKETS: Final = 1024
-MANY: Final = 5_000
+MANY: Final = 5_000  # keys, for which Postgres plans anew: a prepared plan expects a few, and compares each with all
 BEGIN, END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), b"\xff\xff"
 TEXT, INT8 = 25, 20
 ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
@@ -70,7 +70,8 @@ def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]
         rows = connection.execute(query("find_learned"), values).fetchall()
     else:
         values = {"model": model_id, "keys": wanted}
-        ((some, marks),) = connection.cursor(binary=True).execute(query("find_many_learned"), values).fetchall()
+        cursor = connection.cursor(binary=True)
+        ((some, marks),) = cursor.execute(query("find_many_learned"), values, prepare=False).fetchall()
         rows = list(zip(some or (), marks or (), strict=True))
     found: dict[str, list[int | None]] = {key: [mark] for key, mark in rows}
     if len(found) < len(rows):
@@ -84,7 +85,7 @@ def forget(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[st
     """Remove these keys."""
     wanted = arrays.Keys(keys)
     if len(wanted) >= MANY:
-        connection.execute(query("forget_many_learned"), {"model": model_id, "keys": wanted})
+        connection.execute(query("forget_many_learned"), {"model": model_id, "keys": wanted}, prepare=False)
     elif wanted:
         values = {"model": model_id, "keys": wanted, "buckets": buckets(wanted).tolist()}
         connection.execute(query("forget_learned"), values)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psycopg
 
-from mempair_db.database import arrays
+from mempair_db.database import arrays, learned
 from mempair_db.database.exact import Exact
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
@@ -85,7 +85,8 @@ def among(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]
     if not keys:
         return []
     values = {"model": model.id, "keys": arrays.Keys(keys)}
-    return [key for (key,) in connection.execute(query("find_reference"), values).fetchall()]
+    prepare = None if len(keys) < learned.MANY else False
+    return [key for (key,) in connection.execute(query("find_reference"), values, prepare=prepare).fetchall()]
 
 
 def without(connection: psycopg.Connection[Any], model: Model, gone: Sequence[str]) -> Left:

@@ -18,9 +18,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database import faults
+from mempair_db.database.connect import connect
 from mempair_db.database.install import install
 from mempair_db.embedded.server import Server
 from mempair_db.ledger import record
+from mempair_db.worker import batch
 from mempair_db.worker.loop import Worker
 from tests.world import CHURN, SHOP, same
 
@@ -331,6 +333,11 @@ def test_a_pooler_in_transaction_mode_is_no_obstacle(story: Story, tmp_path: Pat
             story.sql.execute("delete from shop where id = 7")
             run_until_done(story, dsn)
             story.sql.execute("delete from shop where id = 8")
+            with connect(dsn, autocommit=True) as pooled, connect(story.dsn, autocommit=True) as direct:
+                batch.prepare(pooled)
+                batch.prepare(direct)
+                assert pooled.prepare_threshold is None
+                assert direct.prepare_threshold is not None
             run_until_done(story, dsn)
             story.check_done()
     finally:
