@@ -84,9 +84,11 @@ def among(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]
     """Return which of these keys are reference rows."""
     if not keys:
         return []
+    if len(keys) >= learned.MANY:
+        stored = {key for key, _ in connection.execute(query("load_reference"), {"model": model.id}).fetchall()}
+        return [key for key in keys if key in stored]
     values = {"model": model.id, "keys": arrays.Keys(keys)}
-    prepare = None if len(keys) < learned.MANY else False
-    return [key for (key,) in connection.execute(query("find_reference"), values, prepare=prepare).fetchall()]
+    return [key for (key,) in connection.execute(query("find_reference"), values).fetchall()]
 
 
 def without(connection: psycopg.Connection[Any], model: Model, gone: Sequence[str]) -> Left:
