@@ -9,7 +9,9 @@ The schema itself is a branch of the project's history when `VERSIONS` is one of
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from alembic.autogenerate import comparators, renderers
@@ -19,6 +21,7 @@ from alembic.operations.ops import UpgradeOps
 from alembic.util import langhelpers
 from sqlalchemy import text
 
+from mempair_db.database.features import Features
 from mempair_db.database.queries import query
 from mempair_db.database.resources import directory
 from mempair_db.sqlalchemy import KEY, AlterModel, CreateModel, Declaration, DropModel
@@ -35,6 +38,12 @@ _priority = getattr(langhelpers, "DispatchPriority", None)
 LAST: Final[dict[str, Any]] = {"priority": _priority.LAST} if _priority else {}
 # A parameter of create_model that says what is done at creation, and leaves nothing to compare.
 MOMENTARY: Final = "backfill"
+# Every driver sends texts for these; a bare interval would be a timedelta to asyncpg.
+SAME: Final = text(
+    "select to_regclass(cast(:named as text))::text = cast(:source as text), "
+    "cast(cast(:kept as text) as interval) = cast(cast(:old as text) as interval)"
+)
+log = logging.getLogger("alembic.autogenerate.compare.mempair")
 
 
 @Operations.register_operation("create_mempair_model")
@@ -47,7 +56,7 @@ class CreateModelOp(MigrateOperation):
 
     @classmethod
     def create_mempair_model(
-        cls, operations: Operations, name: str, table: str, *, target: str, features: Sequence[str], **options: Any
+        cls, operations: Operations, name: str, table: str, *, target: str, features: Features, **options: Any
     ) -> Any:
         """Declare a model on a table; `options` are the other parameters of ``mempair.create_model``."""
         return operations.invoke(cls(Declaration(name, table, target, features, options)))
@@ -61,22 +70,31 @@ class CreateModelOp(MigrateOperation):
 class DropModelOp(MigrateOperation):
     """Remove a model and what it learned."""
 
-    def __init__(self, name: str, *, keep_ledger: bool = False, existing: Declaration | None = None) -> None:
+    def __init__(
+        self, name: str, *, keep_ledger: bool = False, if_exists: bool = False, existing: Declaration | None = None
+    ) -> None:
         """Remove the model of this name; `existing` is what its reverse would declare."""
         self.name = name
         self.keep_ledger = keep_ledger
+        self.if_exists = if_exists
         self.existing = existing
 
     @classmethod
-    def drop_mempair_model(cls, operations: Operations, name: str, *, keep_ledger: bool = False) -> Any:
+    def drop_mempair_model(
+        cls, operations: Operations, name: str, *, keep_ledger: bool = False, if_exists: bool = False
+    ) -> Any:
         """Remove a model; its ledger too, unless it is kept."""
-        return operations.invoke(cls(name, keep_ledger=keep_ledger))
+        return operations.invoke(cls(name, keep_ledger=keep_ledger, if_exists=if_exists))
 
-    def reverse(self) -> CreateModelOp:
+    def reverse(self) -> CreateModelOp | NothingOp:
         """Declare it again: it will learn its table anew."""
         if self.existing is None:
             raise NotImplementedError(f"how model {self.name!r} was declared is not known here")
-        return CreateModelOp(self.existing)
+        return CreateModelOp(self.existing) if self.existing.source else NothingOp()
+
+
+class NothingOp(MigrateOperation):
+    """The way back from dropping a model whose table was gone."""
 
 
 @Operations.register_operation("alter_mempair_model")
@@ -108,7 +126,7 @@ def _create(operations: Operations, operation: CreateModelOp) -> None:
 
 @Operations.implementation_for(DropModelOp)
 def _drop(operations: Operations, operation: DropModelOp) -> None:
-    operations.execute(DropModel(operation.name, keep_ledger=operation.keep_ledger))
+    operations.execute(DropModel(operation.name, keep_ledger=operation.keep_ledger, if_exists=operation.if_exists))
 
 
 @Operations.implementation_for(AlterModelOp)
@@ -125,7 +143,13 @@ def _render_create(context: AutogenContext, operation: CreateModelOp) -> str:
 
 @renderers.dispatch_for(DropModelOp)
 def _render_drop(context: AutogenContext, operation: DropModelOp) -> str:
-    return _rendered(context, "drop_mempair_model", [operation.name], {})
+    named = {"if_exists": True} if operation.if_exists else {}
+    return _rendered(context, "drop_mempair_model", [operation.name], named)
+
+
+@renderers.dispatch_for(NothingOp)
+def _render_nothing(_: AutogenContext, __: NothingOp) -> str:
+    return "pass  # the model that was dropped had lost its table before"
 
 
 @renderers.dispatch_for(AlterModelOp)
@@ -159,14 +183,17 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
     upgrade.ops[:] = [each for each in upgrade.ops if getattr(each, "schema", None) != "mempair"]
     for name, model in existing.items():
         if name not in declared or not _alterable(model, declared[name]):
-            upgrade.ops.insert(0, DropModelOp(name, existing=model))
+            log.info("Detected removed or remade model %r", name)
+            upgrade.ops.insert(0, DropModelOp(name, if_exists=not model.source, existing=model))
     for name, model in declared.items():
         known = existing.get(name)
         if known is None or not _alterable(known, model):
+            log.info("Detected added or remade model %r", name)
             upgrade.ops.append(CreateModelOp(model))
             continue
         changes = {key: value for key, value in _said(model).items() if known.options.get(key) != value}
         if changes:
+            log.info("Detected changed parameters of model %r: %s", name, ", ".join(changes))
             upgrade.ops.append(AlterModelOp(name, changes, {key: known.options.get(key) for key in changes}))
 
 
@@ -195,12 +222,12 @@ def _existing(context: AutogenContext, declared: Mapping[str, Declaration]) -> d
         if row["name"] in declared:
             model = declared[row["name"]]
             kept = model.options.get("keep_receipts", options["keep_receipts"])  # '90 days', timedelta(90)
-            same = text("select to_regclass(:named)::text = :source, cast(:kept as interval) = cast(:old as interval)")
-            values = {"named": model.source, "source": source, "kept": kept, "old": options["keep_receipts"]}
-            same_table, same_time = connection.execute(same, values).one()
+            as_text = f"{kept.total_seconds()} seconds" if isinstance(kept, timedelta) else kept
+            values = {"named": model.source, "source": source, "kept": as_text, "old": options["keep_receipts"]}
+            same_table, same_time = connection.execute(SAME, values).one()
             source = model.source if same_table else source  # public.customers and customers
             options["keep_receipts"] = kept if same_time else options["keep_receipts"]
             if sorted(key := model.options.get("key") or ()) == sorted(options["key"]):
                 options["key"] = key
-        found[row["name"]] = Declaration(row["name"], source, row["target"], row["features"], options)
+        found[row["name"]] = Declaration(row["name"], source or "", row["target"], row["features"], options)
     return found

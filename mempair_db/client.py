@@ -28,6 +28,7 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from mempair_db.database.connect import connect, translated
+from mempair_db.database.features import Features, feature_list
 from mempair_db.database.install import install
 from mempair_db.database.queries import query
 from mempair_db.embedded import server
@@ -160,9 +161,8 @@ def _evaluate(name: str, where: str | None, which: str) -> Question[dict[str, An
     return (yield from _all("select * from mempair.evaluate(%s, %s, %s)", name, where, which))[0]
 
 
-def _declared(name: str, table: str, target: str, features: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-    columns = [each.strip() for each in features.split(",")] if isinstance(features, str) else list(features)
-    return {"model_name": name, "source": table, "target": target, "features": columns, **options}
+def _declared(name: str, table: str, target: str, features: Features, options: dict[str, Any]) -> dict[str, Any]:
+    return {"model_name": name, "source": table, "target": target, "features": feature_list(features), **options}
 
 
 class Client:
@@ -190,9 +190,7 @@ class Client:
         """Install schema mempair, or bring it up to date."""
         install(self.dsn)
 
-    def create_model(
-        self, name: str, table: str, *, target: str = "", features: Sequence[str] = (), **options: Any
-    ) -> None:
+    def create_model(self, name: str, table: str, *, target: str = "", features: Features = (), **options: Any) -> None:
         """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed."""
         self._ask(_create(_declared(name, table, target, features, options)))
 
@@ -281,7 +279,7 @@ class AsyncClient:
             self._pool = None
 
     async def create_model(
-        self, name: str, table: str, *, target: str = "", features: Sequence[str] = (), **options: Any
+        self, name: str, table: str, *, target: str = "", features: Features = (), **options: Any
     ) -> None:
         """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed."""
         await self._ask(_create(_declared(name, table, target, features, options)))

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import TableValuedColumn, quoted_name
 from sqlalchemy.sql.compiler import DDLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+
+from mempair_db.database.features import Features, feature_list
 
 KEY: Final = "mempair_models"
 """Where models are kept: `MetaData.info`."""
@@ -84,13 +86,13 @@ class Declaration:
     """A model as it is declared: what ``mempair.create_model`` is called with."""
 
     def __init__(
-        self, name: str, source: str, target: str, features: Sequence[str], options: Mapping[str, Any] | None = None
+        self, name: str, source: str, target: str, features: Features, options: Mapping[str, Any] | None = None
     ) -> None:
         """Name a model of the table `source`, schema and name as SQL has them."""
         self.name = name
         self.source = source
         self.target = target
-        self.features = list(features)
+        self.features = feature_list(features)
         self.options = dict(options or {})
         positive = self.options.get("positive")
         if positive is not None:  # a value of the target, which the function takes as a text
@@ -100,15 +102,17 @@ class Declaration:
 class MemoryPairModel(Declaration):
     """A model on the table of a mapped class; `options` are the other parameters of ``mempair.create_model``."""
 
-    def __init__(self, name: str, table: Any, *, target: Any, features: Sequence[Any], **options: Any) -> None:
+    def __init__(self, name: str, table: Any, *, target: Any, features: Features, **options: Any) -> None:
         """Attach a model to a mapped class or a table; columns are given as attributes, columns or names."""
         found = table if isinstance(table, Table) else inspect(table).local_table
         for option in COLUMNS:
             if (given := options.get(option)) is not None:
                 several = isinstance(given, list | tuple)
                 options[option] = [_column(each) for each in given] if several else _column(given)
-        named = [each.strip() for each in features.split(",")] if isinstance(features, str) else features
-        super().__init__(name, qualified(found), _column(target), [_column(each) for each in named], options)
+        if isinstance(features, Mapping):
+            features = {_column(each): how for each, how in features.items()}
+        listed = [_column(each) for each in feature_list(features)]
+        super().__init__(name, qualified(found), _column(target), listed, options)
         found.metadata.info.setdefault(KEY, []).append(self)
         event.listen(found, "after_create", CreateModel(self).execute_if(dialect="postgresql"))
         event.listen(found, "before_drop", DropModel(name).execute_if(dialect="postgresql"))
@@ -134,10 +138,11 @@ class AlterModel(ExecutableDDLElement):
 class DropModel(ExecutableDDLElement):
     """``select mempair.drop_model(...)``."""
 
-    def __init__(self, name: str, *, keep_ledger: bool = False) -> None:
+    def __init__(self, name: str, *, keep_ledger: bool = False, if_exists: bool = False) -> None:
         """Drop this model."""
         self.name = name
         self.keep_ledger = keep_ledger
+        self.if_exists = if_exists
 
 
 @compiles(CreateModel, "postgresql")
@@ -154,7 +159,10 @@ def _alter(element: AlterModel, compiler: DDLCompiler, **_: Any) -> str:
 
 @compiles(DropModel, "postgresql")
 def _drop(element: DropModel, compiler: DDLCompiler, **_: Any) -> str:
-    return _call(compiler, "drop_model", {"model_name": element.name, "keep_ledger": element.keep_ledger})
+    dropped = _call(compiler, "drop_model", {"model_name": element.name, "keep_ledger": element.keep_ledger})
+    if element.if_exists:
+        dropped += f" WHERE EXISTS (SELECT FROM mempair.model WHERE name = {_literal(compiler, element.name)})"
+    return dropped
 
 
 def _call(compiler: DDLCompiler, function: str, arguments: Mapping[str, Any]) -> str:

@@ -52,7 +52,12 @@ def run(statements: str) -> None:
 
 def execute(connection: Connection, statements: str) -> None:
     """Execute statements as they are: without parameters neither ':name' nor '%' is taken for a placeholder."""
-    connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
+    driver = connection.connection.dbapi_connection
+    if connection.dialect.driver == "asyncpg" and driver is not None:
+        connection.exec_driver_sql("select 1")  # begins the transaction, and prepares what it is given: one statement
+        driver.run_async(lambda raw: raw.execute(statements))
+    else:
+        connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
 
 
 def before() -> str:

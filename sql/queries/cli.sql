@@ -130,7 +130,7 @@ select mempair.retrain(%(name)s, %(reason)s)
 -- alembic_models --
 -- Models as they were declared, for a comparison, and to be declared again: a parameter of which nothing is said here has its
 -- default. A table of the default schema has no schema in its name. The levels of a hash follow from the feature.
-select m.name, m.source::text as source, m.target, m.features,
+select m.name, c.oid::regclass::text as source, m.target, m.features,
        jsonb_strip_nulls(jsonb_build_object(
            'positive', m.positive, 'loss', m.loss, 'unlearner', m.unlearner, 'epsilon', m.epsilon, 'delta', m.delta,
            'gamma', m.gamma, 'lambda', m.lambda, 'm', m.m, 'tau', m.tau, 'kappa', m.kappa, 'clip', m.clip,
@@ -141,4 +141,4 @@ select m.name, m.source::text as source, m.target, m.features,
            'serve_during_refresh', m.serve_during_refresh, 'key', m.key_columns,
            'keep_receipts', m.keep_receipts::text)) as parameters
 from mempair.model m
-join pg_catalog.pg_class c on c.oid = m.source
+left join pg_catalog.pg_class c on c.oid = m.source

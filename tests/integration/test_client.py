@@ -97,10 +97,11 @@ def test_a_parameter_that_is_wrong_is_named_with_what_to_write(world: World, cas
         Client(world.dsn).create_model("m", "t", **{"target": "y", "features": ["x"]} | given)
 
 
-def test_features_can_be_given_in_one_text_as_in_sql(world: World) -> None:
-    world("create table t (id integer primary key, age float8, x float8, y boolean)")
-    Client(world.dsn).create_model("m", "t", target="y", features="age, x")
-    assert world.one("select features from mempair.model") == ["age", "x"]
+@pytest.mark.parametrize("features", ["age, day:cyclical", {"age": None, "day": "cyclical"}], ids=["text", "mapping"])
+def test_features_can_be_given_as_in_sql(world: World, features: str | dict[str, str | None]) -> None:
+    world("create table t (id integer primary key, age float8, day date, y boolean)")
+    Client(world.dsn).create_model("m", "t", target="y", features=features)
+    assert world.one("select features from mempair.model") == ["age", "day:cyclical"]
 
 
 def test_a_failed_transaction_leaves_the_pool_usable_and_no_row_behind(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from mempair_db.database.resources import revision_of, revisions
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +34,18 @@ def test_there_is_no_compiled_code_of_ours(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         assert not [name for name in packed.namelist() if name.endswith((".so", ".pyd", ".dylib", ".c"))]
         assert "mempair_db/py.typed" in packed.namelist()
+
+
+def test_a_project_finds_our_history_in_it_as_documented(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path)
+    (ini,) = re.findall(r"```ini\n(.*?)```", (ROOT / "sql/README.md").read_text(), re.DOTALL)
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "alembic.ini").write_text(f"[alembic]\nscript_location = .\n{ini}")
+    command = [sys.executable, "-m", "alembic", "heads"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.stdout == f"{revision_of(revisions()[-1])} (mempair) (head)\n"
 
 
 def test_on_arm64_too_everything_comes_as_wheels(wheel: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from mempair_db.database.resources import directory
 from mempair_db.embedded import binaries
 
 ENVIRONMENT = """
@@ -35,6 +36,25 @@ else:
         context.configure(connection=connection, target_metadata=tables.metadata)
         with context.begin_transaction():
             context.run_migrations()
+"""
+# What `alembic init -t async` writes.
+ASYNCHRONOUS = """
+    import asyncio
+
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    def migrate(connection):
+        context.configure(connection=connection, target_metadata=tables.metadata)
+        with context.begin_transaction():
+            context.run_migrations()
+
+    async def main():
+        engine = create_async_engine(url)
+        async with engine.connect() as connection:
+            await connection.run_sync(migrate)
+        await engine.dispose()
+
+    asyncio.run(main())
 """
 TABLES = """
 from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table
@@ -75,6 +95,8 @@ ${imports if imports else ""}
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
+branch_labels = ${repr(branch_labels)}
+depends_on = ${repr(depends_on)}
 
 
 def upgrade():
@@ -110,10 +132,10 @@ class Project:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def autogenerate(self, number: int) -> str:
+    def autogenerate(self, number: int, *options: str) -> str:
         """Write a revision, apply it, and return its text."""
-        self.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", f"{number:04}")
-        self.alembic("upgrade", "head")
+        self.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", f"{number:04}", *options)
+        self.alembic("upgrade", "heads")
         return (self.folder / "own" / "versions" / f"{number:04}_next.py").read_text()
 
     def models(self) -> list[tuple[object, ...]]:
@@ -220,3 +242,36 @@ def test_every_parameter_is_compared_and_comes_back_after_a_drop(project: Projec
     assert project.everything() == []
     project.alembic("downgrade", "-1")
     assert project.everything() == declared
+
+
+def test_a_model_whose_table_was_dropped_with_cascade_is_made_anew_with_it(project: Project) -> None:
+    project.declare()
+    project.autogenerate(1)
+    with psycopg.connect(project.dsn, autocommit=True) as connection:
+        connection.execute("drop table customers cascade")
+    remade = project.autogenerate(2)
+    assert remade.index("op.drop_mempair_model('churn', if_exists=True)") < remade.index("op.create_mempair_model(")
+    project.alembic("downgrade", "-1")
+    project.alembic("upgrade", "head")
+    assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+    assert "    pass" in project.autogenerate(3)
+
+
+def test_an_asynchronous_driver_brings_the_schema_and_compares_models(tmp_path: Path, empty_database: str) -> None:
+    project = Project(tmp_path, empty_database)
+    environment = project.folder / "own" / "env.py"
+    offline, _ = environment.read_text().split("    with create_engine")
+    environment.write_text(offline + ASYNCHRONOUS.removeprefix("\n"))
+    ini = project.folder / "alembic.ini"
+    branches = f"version_locations = {directory('migrations') / 'versions'}{os.pathsep}own/versions\n"
+    ini.write_text(ini.read_text().replace("+psycopg:", "+asyncpg:") + branches)
+    project.declare(kept="90 days")
+    project.alembic("upgrade", "mempair@head")
+    first = ("--head", "base", "--version-path", "own/versions", "--branch-label", "own", "--depends-on", "mempair")
+    project.autogenerate(1, *first)
+    assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+    project.declare(kept="2160 hours")
+    assert "    pass" in project.autogenerate(2, "--head", "own@head")
+    project.declare(kept="30 days")
+    assert "alter_mempair_model('churn', {'keep_receipts': '30 days'}" in project.autogenerate(3, "--head", "own@head")
+    assert project.models() == [("churn", ["age", "plan"], 0.5, "30 days")]

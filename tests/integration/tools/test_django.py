@@ -1,4 +1,4 @@
-"""The recipe of sql/README.md for Django: a migration with RunSQL, there and back."""
+"""The recipe of sql/README.md for Django: migrations that bring schema and model into an empty database, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.world import World
+from tests.world import opened
 
 SETTINGS = """
 SECRET_KEY = "test"
@@ -55,21 +55,25 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_recipe_for_django_works_there_and_back(world: World, tmp_path: Path) -> None:
-    (tmp_path / "settings.py").write_text(SETTINGS.format(**conninfo_to_dict(world.dsn)))
+def test_the_recipe_for_django_works_there_and_back(empty_database: str, tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(SETTINGS.format(**conninfo_to_dict(empty_database)))
     (tmp_path / "store" / "migrations").mkdir(parents=True)
     for name in ("store/__init__.py", "store/migrations/__init__.py"):
         (tmp_path / name).touch()
     (tmp_path / "store" / "models.py").write_text(MODELS)
     run(tmp_path, "-m", "django", "makemigrations", "store")
-    migration, expression = blocks()
-    (tmp_path / "store" / "migrations" / "0002_churn.py").write_text(migration)
+    install, declare, expression = blocks()
+    (tmp_path / "store" / "migrations" / "0002_mempair.py").write_text(install)
+    (tmp_path / "store" / "migrations" / "0003_churn.py").write_text(declare)
     run(tmp_path, "-m", "django", "migrate")
-    world(
-        "insert into store_customer (age, plan, churned) select i % 50, 'p', i % 50 < 25 from generate_series(1, 400) i"
-    )
-    world.work()
+    with opened(empty_database) as world:
+        world(
+            "insert into store_customer (age, plan, churned) "
+            "select i % 50, 'p', i % 50 < 25 from generate_series(1, 400) i"
+        )
+        world.work()
     assert 0 < float(run(tmp_path, "-c", PREDICT.format(expression=expression))) < 0.5
     run(tmp_path, "-m", "django", "migrate", "store", "0001")
-    with psycopg.connect(world.dsn) as connection:
+    with psycopg.connect(empty_database) as connection:
         assert connection.execute("select count(*) from mempair.model").fetchone() == (0,)
+    run(tmp_path, "-m", "django", "migrate")

@@ -99,3 +99,16 @@ def test_every_kind_of_parameter_has_a_literal() -> None:
         """categories => '{"plan": ["it''s", "%"]}'::jsonb, keep_receipts => make_interval(secs => 172800.0), """
         "backfill => false, subject => NULL, lambda => 0.5)"
     )
+
+
+def test_features_are_given_as_in_sql() -> None:
+    class Visit(Base):
+        __tablename__ = "visit"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        seen: Mapped[str] = mapped_column("seen_at")
+        paid: Mapped[bool]
+
+    for given in ({Visit.seen: "cyclical", "id": None}, "seen_at:cyclical, id", ["seen_at:cyclical", Visit.id]):
+        model = MemoryPairModel("m", Visit, target=Visit.paid, features=given)
+        assert model.features == ["seen_at:cyclical", "id"]
+    assert Declaration("m", "visit", "paid", "seen_at:cyclical, id").features == ["seen_at:cyclical", "id"]
