@@ -55,7 +55,7 @@ def run(*, quick: bool = False) -> Result:
         "tables": [
             {"title": f"Microseconds per row, medians of {repeats} rounds", "rows": times},
             {"title": "Memory of a model, d = 10", "rows": _memory((1_000, 5_000) if quick else (10_000, 1_000_000))},
-            {"title": f"The exact pair: microseconds per row, medians of {repeats} rounds", "rows": exact},
+            *exact_core.tables(exact, repeats),
         ],
         "goals": [
             *(
@@ -172,7 +172,12 @@ def _river(d: int, calls: int) -> dict[str, Contestant]:
     x, y = rows(calls, d)
     dicts = [{f"x{j}": float(value) for j, value in enumerate(row)} for row in x]
     labels = [bool(label > 0.0) for label in y]
-    return {"river": _each(calls, lambda i: model.learn_one(dicts[i], labels[i]))}
+
+    def work() -> None:
+        for row, label in zip(dicts, labels, strict=True):
+            model.learn_one(row, label)
+
+    return {"river": timed(calls, work)}
 
 
 def _sklearn(d: int, size: int, calls: int) -> dict[str, Contestant]:

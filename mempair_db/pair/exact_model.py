@@ -52,7 +52,7 @@ from .reference import Reference
 from .rows import Row, Shape, class_name, label, sample, value, weight
 from .sums import Sums
 
-_WAIT: Final = 1_024  # single rows that wait to be added up together; nobody can tell, since addition commutes
+_WAIT: Final = 2_048  # single rows that wait to be added up together; nobody can tell, since addition commutes
 
 
 Rows = Callable[[], Sequence[Any]]
@@ -81,6 +81,7 @@ class ExactPair(MemoryPair):
         self._declared = tuple(sorted(map(class_name, classes))) if classes is not None else None
         self._rows = rows
         self._several = self.parameters.loss == "classes"
+        self._simple = not self._several and not self.parameters.weighted
         self._target = label if self.parameters.loss == "logistic" else value
         self._forget_everything()
 
@@ -95,7 +96,7 @@ class ExactPair(MemoryPair):
         self.rows_then = 0  # rows at the last refresh
         self.others_then = 0  # and rows of a class without a place
         self._stale = False  # without the unlearned reference rows the constants are others
-        self._waiting: list[tuple[Row, int]] = []
+        self._waiting: list[tuple[Row, float]] = []
 
     # -- one row at a time ---------------------------------------------------------------------------------------
 
@@ -104,16 +105,19 @@ class ExactPair(MemoryPair):
         shape = self._shape_for(x, c)
         row = self._row(shape, x, y, c, weight)
         self._adopt(shape)
+        if self._kept.others is not None:
+            self._kept.add_one(shape.plain(row))
         self.n += 1
-        self._kept.add((row,))
-        self._wait(row, 1)
+        self._wait(row, 1.0)
 
     def unlearn_one(self, x: Any, y: Any, c: Sequence[str | None] = (), weight: float = 1.0) -> None:
         """Forget one row that was learned: whatever is asked of the pair from now on does not know it."""
-        row = self._row(self._learned_shape(), x, y, c, weight)
-        self._kept.take(row)
+        shape = self._learned_shape()
+        row = self._row(shape, x, y, c, weight)
+        if self._kept.others is not None:  # otherwise nobody can say that it was never learned, and `flush` will do
+            self._kept.take(shape.plain(row))
         self.n -= 1
-        self._wait(row, -1)
+        self._wait(row, -1.0)
 
     def predict_one(self, x: Any, c: Sequence[str | None] = ()) -> Any:
         """Return the probability of yes (logistic), the value (regression) or the likeliest class (classes)."""
@@ -241,8 +245,13 @@ class ExactPair(MemoryPair):
         """Add up the single rows that wait. Everything that asks the pair something does this first."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            rows = self._learned_shape().arrays([row for row, _ in waiting])
-            self._add(*rows, np.array([float(sign) for _, sign in waiting]))
+            shape = self._learned_shape()
+            rows, signs = shape.arrays([row for row, _ in waiting]), [sign for _, sign in waiting]
+            if self._kept.others is None and -1.0 in signs:
+                for row, sign in zip(shape.rows(*rows), signs, strict=True):
+                    if sign < 0.0:
+                        self._kept.take(row)
+            self._add(*rows, np.array(signs))
             self._settle()
 
     def refresh(self, x: Any, y: Any, c: Texts = (), weights: Any = None) -> None:
@@ -376,7 +385,7 @@ class ExactPair(MemoryPair):
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, row: Row, sign: int) -> None:
+    def _wait(self, row: Row, sign: float) -> None:
         if self.reference is None:
             self._settle()
             return
@@ -399,10 +408,12 @@ class ExactPair(MemoryPair):
         return payload.separated(x, y, c, weighted=weighted, labels=labels if self._several else None)
 
     def _row(self, shape: Shape, x: Any, y: Any, c: Sequence[str | None], given: float) -> Row:
+        if self._simple:
+            if given != 1.0:
+                raise InvalidRow(f"a weight of {given!r} for a row.", remedy="Say weighted=True.")
+            return shape.row(x, c, self._target(y))
         heavy = weight(given) if self.parameters.weighted else 1.0
-        if self._several:
-            return shape.row(x, c, 1.0, heavy, class_name(y))
-        return shape.row(x, c, self._target(y), heavy)
+        return shape.row(x, c, 1.0, heavy, class_name(y)) if self._several else shape.row(x, c, self._target(y), heavy)
 
     def _all(self) -> tuple[Matrix, Vector, Texts]:
         """Return all rows, as long as they are kept."""
@@ -431,11 +442,13 @@ class ExactPair(MemoryPair):
 
     def _shape_for(self, x: Any, c: Sequence[str | None], shape: Shape | None = None) -> Shape:
         """Return the shape of the rows; until the first calibration it may widen."""
+        if self.reference is not None:
+            return self._learned_shape()
         shape = shape or self._shape
         if shape is None:
             payload = "weight" * self.parameters.weighted + " class" * self._several
             return Shape.of(x, c, allow_missing=self.parameters.on_null == "impute", payload=payload)
-        return shape if self.reference is not None else shape.widened(x)
+        return shape.widened(x)
 
     def _adopt(self, shape: Shape) -> None:
         if self._shape is not shape:

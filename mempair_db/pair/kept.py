@@ -25,12 +25,16 @@ class Kept:
         if self.others is not None:
             self.others.update(rows)
 
+    def add_one(self, row: Row) -> None:
+        """The same for one."""
+        if self.others is not None:
+            self.others[row] = self.others.get(row, 0) + 1
+
     def take(self, row: Row) -> None:
         """Take a row out: a reference row only if no other is equal to it."""
-        if self.others is not None and self.others[row] > 0:
-            _less(self.others, row)
-        elif self.reference[row] > 0:
-            _less(self.reference, row)
+        if self.others is not None and _less(self.others, row):
+            return
+        if _less(self.reference, row):
             self.touched = True
         elif self.others is not None:
             raise InvalidRow("this row was never learned.", remedy="Nothing has to be forgotten.")
@@ -56,10 +60,14 @@ class Kept:
         return kept
 
 
-def _less(rows: Counter[Row], row: Row) -> None:
-    rows[row] -= 1
-    if rows[row] == 0:
+def _less(rows: Counter[Row], row: Row) -> bool:
+    """Take a row out once, and say whether it was there."""
+    count = rows.get(row, 0)
+    if count > 1:
+        rows[row] = count - 1
+    elif count == 1:
         del rows[row]  # a count of zero would still hold the row
+    return count > 0
 
 
 def _row(saved: Sequence[Any]) -> Row:

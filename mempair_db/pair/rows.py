@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
 from numbers import Real
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -26,10 +28,9 @@ Row = tuple[bytes, tuple[str | None, ...], float]
 Hashes = npt.NDArray[np.uint64]
 
 _LABELS: Final = {1: 1.0, 0: 0.0, -1: 0.0}
-_NUMBERS: Final = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
-
 _TEXTS: Final = frozenset({str, type(None)})
-_largest: Final = np.maximum.reduce
+_FLOAT: Final = np.dtype(float)
+_MINUS_ZERO: Final = struct.Struct("d").pack(-0.0)
 
 
 class Shape:
@@ -45,6 +46,11 @@ class Shape:
         self.names = (numbers, texts) if isinstance(numbers, list) and isinstance(texts, list) else None
         self.allow_missing = allow_missing
         self._all = frozenset((*self.names[0], *self.names[1])) if self.names else frozenset()
+        self._whole = len(self._all) if self.names else -1  # of a dict in which nothing is missing
+        self._numbers_of, self._texts_of = map(_getter, self.names or ([], []))
+        self._pack = struct.Struct(f"{self.numbers}d").pack
+        self._unpack = struct.Struct(f"{self.numbers + ('weight' in payload)}d").unpack
+        self._vector = (self.numbers,)
 
     @classmethod
     def of(cls, x: Any, c: Sequence[Any], *, allow_missing: bool, payload: str = "") -> Shape:
@@ -67,34 +73,42 @@ class Shape:
         return Shape(*names, allow_missing=self.allow_missing, payload=self.payload)
 
     def row(self, x: Any, c: Sequence[Any], y: float, weight: float = 1.0, label: str = "") -> Row:
-        """Bring one row into the form that is kept, or say what is wrong with it."""
-        numbers: Any = x
-        if isinstance(x, np.ndarray):  # first, since to ask for a Mapping takes time
-            if x.dtype != np.float64 or x.ndim != 1:
-                numbers = x.tolist()
-        elif isinstance(x, Mapping):
-            numbers, c = self._of_dict(x)
-        else:
-            numbers = list(x)
-        if len(numbers) != self.numbers or len(c) != self.texts:
-            raise InvalidRow(
-                f"it has {len(numbers)} numbers and {len(c)} texts.", remedy=f"Give {self.numbers} and {self.texts}."
-            )
+        """Bring one row into the form that is added up, or say what is wrong with it."""
+        packed = None
+        if type(x) is np.ndarray:
+            if x.dtype is _FLOAT and x.shape == self._vector and (self.allow_missing or not math.isnan(x.dot(x))):
+                packed = x.tobytes()  # and x·x is NaN only if a number is
+        elif type(x) is dict and len(x) == self._whole:
+            packed, c = self._of_whole_dict(x)
+        if packed is None:
+            packed, c = self._with_care(x, c)
+        if len(c) != self.texts:
+            raise self._unlike(self.numbers, len(c))
         for text in c:
             if type(text) is not str and (text is not None or not self.allow_missing):
                 raise _unusable(text, "text")
-        if isinstance(numbers, list) and not _NUMBERS.issuperset(map(type, numbers)):
-            numbers = [_number(value) for value in numbers]
-        packed = self._pack(numbers)
         if "weight" in self.payload:
             packed += np.array([weight]).tobytes()
         return packed, (*c, label) if "class" in self.payload else tuple(c), y
 
-    def rows(self, x: Any, y: Vector, c: Texts = ()) -> list[Row]:
+    def plain(self, row: Row) -> Row:
+        """Bring a row that `row` returned into the form that is kept, in which equal rows are the same bytes."""
+        packed = row[0]
+        odd = b"\x80" in packed and _MINUS_ZERO in packed
+        if odd or not math.isfinite(math.hypot(*self._unpack(packed))):
+            return self.rows(*self.arrays([row]))[0]
+        return row
+
+    def rows(self, x: Matrix, y: Vector, c: Texts = ()) -> list[Row]:
         """Bring rows that `checked` returned into the form that is kept."""
-        texts: Texts = c if len(c) else [()] * len(x)
-        bare = Shape(self.numbers + ("weight" in self.payload), self.texts + ("class" in self.payload))
-        return [bare.row(one, some, target) for one, some, target in zip(x, texts, y.tolist(), strict=True)]
+        same = x + 0.0  # −0.0 becomes 0.0
+        same[np.isnan(same)] = np.nan
+        packed, width = same.tobytes(), same.itemsize * same.shape[1]
+        texts = map(tuple, c) if len(c) else [()] * len(x)
+        return [
+            (packed[i * width : (i + 1) * width], some, target)
+            for i, (some, target) in enumerate(zip(texts, y.tolist(), strict=True))
+        ]
 
     def checked(
         self, x: Any, y: Any, c: Texts, target: Callable[[Any], float], weights: Vector | None, labels: Sequence[str]
@@ -157,7 +171,12 @@ class Shape:
         there = dict(zip(numbers, values[: self.numbers], strict=True)) | dict(
             zip(texts, row[1][: self.texts], strict=True)
         )
-        return wider.row(there, (), y, values[-1] if values else 1.0, row[1][-1] or "" if row[1] else "")
+        moved = wider.row(there, (), y, values[-1] if values else 1.0, row[1][-1] or "" if row[1] else "")
+        return wider.plain(moved)
+
+    def __reduce__(self) -> tuple[Callable[..., Shape], tuple[Any, ...]]:
+        """Pickle what made it."""
+        return _shape, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
         """Return the arguments that make this shape."""
@@ -177,17 +196,43 @@ class Shape:
         get = x.get
         return [get(name, math.nan) for name in self.names[0]], [get(name) for name in self.names[1]]
 
-    def _pack(self, numbers: Any) -> bytes:
+    def _of_whole_dict(self, x: dict[str, Any]) -> tuple[bytes | None, tuple[Any, ...]]:
+        """Return a dict that has all names, and a number wherever one belongs; None for any other."""
         try:
-            packed: Vector = np.asarray(numbers, float) + 0.0  # −0.0 becomes 0.0
-        except OverflowError as error:
-            raise InvalidRow("a whole number is larger than any float.") from error
-        if math.isnan(_largest(packed, initial=-math.inf)):  # NaN only if a number is
-            missing = np.isnan(packed)
-            if missing.any() and not self.allow_missing:
-                raise _unusable(None, "number")
-            packed[missing] = np.nan
-        return packed.tobytes()
+            numbers = self._numbers_of(x)
+            fine = self.allow_missing or not math.isnan(sum(numbers))
+            return self._pack(*numbers) if fine else None, self._texts_of(x)
+        except (KeyError, TypeError, OverflowError, struct.error):  # a name or number is missing, a text, 10**400, …
+            return None, ()
+
+    def _with_care(self, x: Any, c: Sequence[Any]) -> tuple[bytes, Sequence[Any]]:
+        """Return a row in which something may be missing, of another type or wrong."""
+        if isinstance(x, Mapping):
+            numbers, c = self._of_dict(x)
+        else:
+            numbers = x.tolist() if isinstance(x, np.ndarray) else list(x)
+        if len(numbers) != self.numbers:
+            raise self._unlike(len(numbers), len(c))
+        numbers = [value if type(value) is float else _number(value) for value in numbers]
+        if not self.allow_missing and any(map(math.isnan, numbers)):
+            raise _unusable(None, "number")
+        return self._pack(*numbers), c
+
+    def _unlike(self, numbers: int, texts: int) -> InvalidRow:
+        return InvalidRow(
+            f"it has {numbers} numbers and {texts} texts.", remedy=f"Give {self.numbers} and {self.texts}."
+        )
+
+
+def _shape(saved: Mapping[str, Any]) -> Shape:
+    return Shape(**saved)
+
+
+def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return what gives the values of these names, in their order."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda x: tuple(x[name] for name in names)
 
 
 def label(y: Any) -> float:
@@ -248,6 +293,8 @@ def _number(given: Any) -> float:
         return float(given)
     except OverflowError as error:
         raise InvalidRow("a whole number is larger than any float.") from error
+    except (TypeError, ValueError) as error:  # a date of numpy's, a signalling NaN
+        raise _unusable(given, "number") from error
 
 
 def _unusable(given: Any, kind: str) -> InvalidRow:

@@ -8,11 +8,12 @@ import numpy as np
 
 from . import classes
 from .encode import RAREST, Matrix
-from .exact import RIDGE, moved, units
+from .exact import REACH, RIDGE, moved, units
 from .reference import SHARES, Reference
 from .sums import Sums
 
 FAR: Final = 0.5  # a model that has moved scores by more is refreshed
+CUT: Final = 0.999 * REACH
 MOST_OUTSIDE: Final = 0.01
 MOST_UNKNOWN: Final = 0.05
 
@@ -62,9 +63,10 @@ def outgrown(
     classes stay.
     """
     new = total.n - rows_then * left // max(rows, 1)
-    enough = new >= max(rows_then // 10, 1)  # a drifting table is not read all the time
+    away = 0.0 if reference.regression else moved(reference, total, w).max()
+    # A drifting table is not read all the time; sooner where the step had to be cut, so that w is not the model yet.
+    enough = new >= max(rows_then // (50 if away > CUT else 10), 1)
     expected_outside, expected_unknown = (part * total.n / SHARES for part in (reference.outside, reference.unknown))
-    far = not reference.regression and enough and moved(reference, total, w).max() > FAR
     several, others = bool(reference.labels) and not declared, total.fourth
     reasons = {
         "a class has too few rows left": several and bool((total.of_class < RAREST).any()),
@@ -75,6 +77,6 @@ def outgrown(
         "half of the reference rows are gone": 2 * left < rows,
         "new rows have numbers beyond the clamp": enough and total.outside - expected_outside > MOST_OUTSIDE * new,
         "new rows have levels nobody knew": enough and total.unknown - expected_unknown > MOST_UNKNOWN * new,
-        "the model has gone far from its reference": far,
+        "the model has gone far from its reference": enough and away > FAR,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)

@@ -256,6 +256,22 @@ def test_a_step_too_long_for_its_curvature_is_cut() -> None:
     assert rules.outgrown(reference, total, cut, rows_then=3000, left=1, rows=1) is not None
 
 
+def test_a_cut_step_does_not_wait_until_a_tenth_of_the_rows_is_new() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(0.0, 1.0, (10_000, 1)), (np.arange(10_000) == 7).astype(float)
+    reference = exact.refer(x, y, curves=4)
+
+    def why(new: int) -> str | None:
+        more, labels = rng.normal(2.5, 0.2, (new, 1)), np.ones(new)
+        total = exact.sums(reference, x, y) + exact.sums(reference, more, labels)
+        w = exact.solve(reference, total)
+        assert exact.moved(reference, total, w)[0] == pytest.approx(exact.REACH)
+        return rules.outgrown(reference, total, w, rows_then=10_000, left=1, rows=1)
+
+    assert why(250) == "the model has gone far from its reference"
+    assert why(150) is None  # but every few rows would be too often
+
+
 def _served(reference: Reference, w: Matrix, x: Matrix) -> Vector:
     return np.clip(exact.predict(reference, w, x)[:, 0], 1e-12, 1.0 - 1e-12)
 
@@ -274,7 +290,7 @@ def test_a_refresh_comes_when_the_rows_ask_for_it() -> None:
     x, y = rows(4000)
     first, label, more, labels = x[:2500], y[:2500], x[2500:], y[2500:]
     assert outgrown(first, label, more, labels) is None
-    assert outgrown(first, label, more[:100] + 50.0, labels[:100]) is None  # too few to read the table for
+    assert outgrown(first, label, more[:40] + 50.0, labels[:40]) is None  # too few to read the table for
     assert outgrown(first[:1000], label[:1000], more, labels) == "the table has doubled"
     assert outgrown(first, label, more, labels, left=4) == "half of the reference rows are gone"
     assert outgrown(first, label, more + 50.0, labels) == "new rows have numbers beyond the clamp"

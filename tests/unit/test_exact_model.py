@@ -141,6 +141,18 @@ def test_a_feature_that_comes_before_the_calibration_is_taken_up() -> None:
         ({"age": 3, "plan": 7}, "7 is not a text"),
         ({"age": 10**400}, "larger than any float"),
         ({"age": object()}, "is not a number"),
+        ({"age": "old", "spend": 1.0, "plan": "pro"}, "'old' is not a number"),
+        ({"age": np.str_("3"), "spend": 1.0, "plan": "pro"}, "'3'. is not a number"),
+        ({"age": b"3", "spend": 1.0, "plan": "pro"}, "b'3' is not a number"),
+        ({"age": np.datetime64("2026-01-01"), "spend": 1.0, "plan": "pro"}, "is not a number"),
+        ({"age": Decimal("sNaN"), "spend": 1.0, "plan": "pro"}, "is not a number"),
+        ({"age": [3.0], "spend": 1.0, "plan": "pro"}, "is not a number"),
+        ({"age": 10**400, "spend": 1.0, "plan": "pro"}, "larger than any float"),
+        ({"age": 3, "spend": 1.0, "plan": b"pro"}, "b'pro' is not a text"),
+        ({"age": 3, "spend": 1.0, "height": 2.0}, "the feature 'height' was in none of the rows"),
+        (np.array([1.0, 2.0, 3.0]), r"it has 3 numbers and 0 texts. Give 2 and 1"),
+        (np.array([[1.0, 2.0]]), r"it has 1 numbers and 0 texts. Give 2 and 1"),
+        (np.array(["3", "4"]), "'3' is not a number"),
         ([1.0, 2.0], r"it has 2 numbers and 0 texts. Give 2 and 1"),
     ],
 )
@@ -173,6 +185,23 @@ def test_missing_values_are_refused_if_the_user_wants_that() -> None:
         pair.learn_one([1.0, 2.0], 1, [None])
     with pytest.raises(InvalidRow, match="a number is missing"):
         pair.learn_many(np.array([[1.0, np.nan]]), np.array([1.0]))
+    rows, y = dicts(300)
+    pair.learn_many(rows, y)
+    for act in (pair.learn_one, pair.unlearn_one):
+        for missing in (None, float("nan")):
+            with pytest.raises(InvalidRow, match="a number is missing"):
+                act({"age": missing, "spend": 1.0, "plan": "pro"}, True)
+    pair.learn_one({"age": float("inf"), "spend": float("-inf"), "plan": "pro"}, True)  # their sum is NaN, neither is
+    pair = ExactPair(on_null="skip")
+    pair.learn_many(*matrix(300))
+    with pytest.raises(InvalidRow, match="a number is missing"):
+        pair.learn_one(np.array([1.0, np.nan, np.inf]), 1)
+    pair.learn_one(np.array([1.0, -np.inf, np.inf]), 1)
+
+
+def test_a_weight_without_weights_is_refused() -> None:
+    with pytest.raises(InvalidRow, match=r"a weight of 2.0 for a row. Say weighted=True."):
+        ExactPair().learn_one([1.0], 1, weight=2.0)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -284,6 +313,32 @@ def test_a_reference_row_that_changes_the_constants_is_not_forgotten_before_a_re
     again.unlearn_one(x[left[0]], y[left[0]])
     assert again.refresh_needed is None
     assert again.verify(x[left], y[left])
+
+
+@pytest.mark.usefixtures("keeps_few")
+def test_a_reference_row_is_known_again_however_its_numbers_are_written() -> None:
+    x, y = matrix(1000)
+    x[:, 0], x[::2, 1] = 0.0, np.nan
+    pair = ExactPair()
+    pair.learn_many(x, y)
+    chosen, labels, _ = pair.reference_rows()
+    some = [i for i in range(len(chosen)) if np.isnan(chosen[i, 1])][:50]
+    for i in some:
+        pair.unlearn_one(np.array([-0.0, -np.nan, chosen[i, 2]]), labels[i])
+    assert len(pair.reference_rows()[0]) == len(chosen) - len(some)
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_a_row_that_its_owner_changes_after_the_call_was_learned_as_it_was(as_dict: bool) -> None:
+    x, y = matrix(400)
+    names = ("a", "b", "c")
+    pair = ExactPair()
+    pair.learn_many([dict(zip(names, row, strict=True)) for row in x.tolist()] if as_dict else x, y)
+    for act in (pair.learn_one, pair.unlearn_one):
+        row: Any = {"a": 1.0, "b": 2.0, "c": 3.0} if as_dict else np.array([1.0, 2.0, 3.0])
+        act(row, True)
+        row["b" if as_dict else 1] = -7.0
+    assert pair.verify([dict(zip(names, row, strict=True)) for row in x.tolist()] if as_dict else x, y)
 
 
 @pytest.mark.usefixtures("keeps_few")
