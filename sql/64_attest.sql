@@ -100,7 +100,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
         when exists (
             select from mempair.ledger later
             where later.model_id = l.model_id and later.seq > l.seq
-              and later.kind not in ('config', 'purged') and (later.kind <> 'attested' or later.tag is null)
+              and later.kind <> 'purged' and (later.kind <> 'attested' or later.tag is null)
+              and (later.kind <> 'config' or later.detail like 'fleet: %')  -- which publishes what others learned
         ) then null
         else coalesce(l.detail = 'state version ' || s.version and l.tag = mempair.state_commitment(s, s.attest_salt), false)
     end
