@@ -26,6 +26,13 @@ begin atomic
         || mempair.ledger_bytes((l).tag) || mempair.ledger_bytes(convert_to((l).detail, 'UTF8'));
 end;
 
+-- Whether an entry has the digest of a state: every batch of an exact model that forgets enters one; formerly purges did.
+create or replace function mempair.has_digest(kind text, detail text) returns boolean
+language sql immutable parallel safe
+begin atomic
+    select kind in ('attested', 'purged') and detail ~ '; sha256 of the state: [0-9a-f]{64}$';
+end;
+
 create or replace function mempair.refuse_ledger_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

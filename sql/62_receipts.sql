@@ -114,13 +114,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'queue_erased', (select mempair.utc(min(p.at)) from mempair.ledger p
                          where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'purged'),
         'state_digest_in_entry', (select min(p.seq) from mempair.ledger p
-                                  where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'purged'
-                                    and p.detail like '%; sha256 of the state: %'),
-        'state_digest_awaited', case
-            when r.unlearner = 'exact' and not exists (select from mempair.ledger p where p.model_id = l.model_id and p.seq > l.seq
-                                                       and p.kind = 'purged' and p.detail like '%; sha256 of the state: %')
-            then format('the next ''purged'' entry after entry %s has it: a running worker makes it within seconds of %s, so ask for this receipt again',
-                        l.seq, mempair.utc(r.executed_at)) end,
+                                  where p.model_id = l.model_id and p.seq > l.seq
+                                    and mempair.has_digest(p.kind, p.detail)),
         'retrained_since', (select mempair.utc(min(p.at)) from mempair.ledger p
                             where p.model_id = l.model_id and p.seq > l.seq and p.kind = 'retrained'),
         'kept_until', mempair.utc(r.created_at + keep))

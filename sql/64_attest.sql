@@ -60,13 +60,17 @@ set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set dat
                      from mempair.curvature c where c.model_id = state.model_id), ''))
 $$;
 
--- The salt goes with the state it belongs to, whoever writes the next one: who kept it could try, row by row, what a later
--- deletion took out of the state.
+-- A salt goes with the state it belongs to, whoever writes the next one: who kept it could try, row by row, what a later
+-- deletion took out of the state. A version with the same sums (a fleet's, which publishes what others learned) may keep its own.
 create or replace function mempair.forget_salt() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     new.attest_salt := null;
-    new.digest_salt := null;
+    if new.digest_salt = old.digest_salt then
+        if new.sums is distinct from old.sums then
+            new.digest_salt := null;
+        end if;
+    end if;
     return new;
 end $$;
 
@@ -96,7 +100,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
         when exists (
             select from mempair.ledger later
             where later.model_id = l.model_id and later.seq > l.seq
-              and later.kind not in ('config', 'purged') and (later.kind <> 'attested' or later.tag is null)
+              and later.kind <> 'purged' and (later.kind <> 'attested' or later.tag is null)
+              and (later.kind <> 'config' or later.detail like 'fleet: %')  -- which publishes what others learned
         ) then null
         else coalesce(l.detail = 'state version ' || s.version and l.tag = mempair.state_commitment(s, s.attest_salt), false)
     end
@@ -107,16 +112,16 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     limit 1
 $$;
 
--- The digest that the last purge published, if the state has not changed by an entry since, and whether it is that of the
--- present state. (mempair_db/ledger/digest.py says what it is made of.)
+-- The last digest in the ledger, if the state has not changed by an entry since, and whether it is that of the present state.
+-- (mempair_db/ledger/digest.py says what it is made of.)
 create or replace function mempair.published_digest(model_id integer, out seq bigint, out fine boolean)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select l.seq, coalesce(encode(sha256('\x04'::bytea || s.digest_salt || mempair.ledger_bytes(convert_to(m.constants::text, 'UTF8'))
-                                         || s.sums), 'hex') = right(l.detail, 64), false)
+    select l.seq, coalesce(encode(sha256('\x04'::bytea || s.digest_salt || mempair.ledger_bytes(convert_to(coalesce(m.constants::text, ''), 'UTF8'))
+                                         || coalesce(s.sums, '')), 'hex') = right(l.detail, 64), false)
     from mempair.ledger l
     join mempair.state s on s.model_id = l.model_id
     join mempair.model m on m.id = l.model_id
-    where l.model_id = published_digest.model_id and l.kind = 'purged' and l.detail like '%; sha256 of the state: %'
+    where l.model_id = published_digest.model_id and mempair.has_digest(l.kind, l.detail)
       and not exists (select from mempair.ledger later where later.model_id = l.model_id and later.seq > l.seq
                                                          and later.kind not in ('config', 'purged', 'attested'))
     order by l.seq desc

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import psycopg
+from psycopg.types.json import Jsonb
 
 from mempair_db.database.queries import query
 from mempair_db.pair import exact, payload, rules, sums
@@ -36,6 +37,8 @@ class Exact:
         self.others_refreshed = 0  # rows of a class without a place, at the last refresh, rounded
         self.new_constants = True
         self._solved: tuple[tuple[Reference, Sums, Sums | None], Matrix] | None = None  # the weights, and of what
+        self.salt: bytes | None = None  # of the digest that the ledger has of this state
+        self._constants_text: str | None = None  # as the server writes them
         self.halted = False  # a deletion waits for a refresh, and the old model must not be served meanwhile
 
     @property
@@ -78,6 +81,7 @@ class Exact:
     def start(self, reference: Reference, sums: Sums, reference_rows: int) -> None:
         """Take new constants, and the sums of all rows under them."""
         self.reference, self.sums, self.new_constants, self.halted = reference, sums, True, False
+        self.salt = None
         self.rows_refreshed, self.reference_rows, self.references_left = sums.n, reference_rows, reference_rows
         self.others_refreshed = rules.rounded(sums.fourth) if reference.labels else 0
 
@@ -86,12 +90,14 @@ class Exact:
         if self.reference is not None:
             self.sums = sums.nothing(self.reference)
             self.references_left = 0
+            self.salt = None
 
     def add(self, part: Sums) -> None:
         """Add what a batch changes."""
         if self.sums is None or self.sums.n + part.n >= sums.MOST_ROWS:
             raise OverflowError(f"{sums.MOST_ROWS} rows and more could overflow the sums")
         self.sums += part
+        self.salt = None
 
     def weights(self) -> Matrix:
         """w, from the sums."""
@@ -130,6 +136,15 @@ class Exact:
         """What is frozen, as plain values."""
         return self.reference.to_json() if self.reference else {}
 
+    def stored(self, connection: psycopg.Connection[Any]) -> tuple[str | None, bytes | None]:
+        """Return constants and sums as they will be stored."""
+        if self.reference is None or self.sums is None:
+            return None, None
+        if self.new_constants:
+            row = connection.execute(query("as_stored"), {"constants": Jsonb(self.constants())}).fetchone()
+            return str(row[0]) if row else None, self.sums.to_bytes()
+        return self._constants_text, self.sums.to_bytes()
+
     def load(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> None:
         """Take the state up where it was left."""
         self.reference = Reference.from_json(row["constants"])
@@ -140,7 +155,7 @@ class Exact:
         if self.references_left is None or row["fleet_shard"] is not None:
             left = connection.execute(query("count_reference"), {"model": row["id"]}).fetchone()
             self.references_left = left[0] if left else 0
-        self.new_constants = False
+        self.new_constants, self.salt, self._constants_text = False, row["digest_salt"], row["constants_text"]
         if row["fleet_shard"] is not None:
             self.take_in(connection, row["id"], row["fleet_generation"])
             unchecked = self.references_left != row["references_checked"]
@@ -161,6 +176,7 @@ class Exact:
             raise ValueError("the model has no constants yet")
         sums = {
             "sums": self.sums.to_bytes(),
+            "salt": self.salt,
             "rows": self.rows,
             "rows_refreshed": self.rows_refreshed,
             "reference_rows": self.reference_rows,

@@ -266,7 +266,8 @@ def save(connection: psycopg.Connection[Any], model: Model, *, erases: bool) -> 
     if model.engine.begun:
         model.engine.save(connection, common)
     else:
-        connection.execute(query("blank_state"), common)
+        salt = model.engine.salt if isinstance(model.engine, Exact) else None
+        connection.execute(query("blank_state"), common | {"salt": salt})
         connection.execute(query("blank_published"), common | {"needed": model.terms["calibration_rows"]})
         connection.execute(query("unpublish_classes"), {"model": model.id})
         connection.execute(query("cut_window"), {"model": model.id, "pairs": 0})

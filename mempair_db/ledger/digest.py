@@ -1,53 +1,46 @@
-"""The digest of an exact model's state, published in the ledger: receipts name the entry.
+"""The digest of an exact model's state, published in the ledger by every batch that forgets: receipts name the entry.
 
     SHA-256(0x04 ‖ salt ‖ length ‖ constants ‖ sums)        constants as `mempair.model.constants::text`, in UTF-8
 
 The state is a function of the rows that are there, so who has an export with the rows computes sums and digest anew.
 The salt lies beside the state and goes when that state does: without it the digest says nothing. With it, who knows all
-rows but one that was deleted later could try what that one was.
+rows but one that was deleted later could try what that one was. A model without a state has no constants and no sums.
 """
 
 from __future__ import annotations
 
 import hashlib
-import secrets
+import re
 import struct
-from typing import Any, Final
+from typing import Final
 
-import psycopg
-
-from mempair_db.database.queries import query
-
-MARK: Final = "; sha256 of the state: "
+KINDS: Final = ("attested", "purged")  # entries that may have one; purges of earlier releases did
+UNCHANGED: Final = (*KINDS, "config")  # entries after which the state is what it was
+_SAID: Final = re.compile(r"; sha256 of the state: ([0-9a-f]{64})\Z")
 
 
-def of_state(salt: bytes, constants: str, sums: bytes) -> str:
+def of_state(salt: bytes, constants: str | None, sums: bytes | None) -> str:
     """Return the digest in hexadecimal.
 
     >>> of_state(b"salt", "{}", bytes(8))[:16]
     '875b3819378be72e'
     """
-    text = constants.encode()
-    return hashlib.sha256(b"\x04" + salt + struct.pack(">i", len(text)) + text + sums).hexdigest()
+    text = (constants or "").encode()
+    return hashlib.sha256(b"\x04" + salt + struct.pack(">i", len(text)) + text + (sums or b"")).hexdigest()
 
 
-def publish(connection: psycopg.Connection[Any], model_id: int) -> str:
-    """Return what an entry says of an exact model's present state, and keep the salt beside the state."""
-    row = connection.execute(query("state_to_digest"), {"model": model_id}, binary=True).fetchone()
-    if row is None:
-        return ""
-    constants, sums, salt = row
-    if salt is None:
-        salt = secrets.token_bytes(32)
-        connection.execute(query("keep_salt"), {"model": model_id, "salt": salt})
-    return MARK + of_state(salt, constants, sums)
+def detail(digest: str) -> str:
+    """Return what an entry says of it."""
+    return f"constants and sums; sha256 of the state: {digest}"
 
 
-def said(detail: str | None) -> str | None:
+def said(kind: str, detail: str | None) -> str | None:
     """Return the digest that an entry publishes, if it does.
 
-    >>> said("queue tables truncated; sha256 of the state: ab12"), said("queue tables truncated")
-    ('ab12', None)
+    >>> said("attested", detail("ab" * 32)) == "ab" * 32
+    True
+    >>> said("config", detail("ab" * 32)), said("purged", "queue tables truncated")
+    (None, None)
     """
-    _, found, text = (detail or "").partition(MARK)
-    return text if found else None
+    found = _SAID.search(detail or "") if kind in KINDS else None
+    return found[1] if found else None

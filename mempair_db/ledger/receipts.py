@@ -64,7 +64,7 @@ def issue(
         leaves.append(merkle.leaf_hash(entry.body))
         if entry.kind == "retrained":
             retrains[entry.epoch] = Entry(*entry[:12])
-        elif digest.said(entry.detail) and entry.kind == "purged":
+        elif digest.said(entry.kind, entry.detail):
             published.append(Entry(*entry[:12]))
     ((_, _, counters),) = verify.find(connection, name)
     auditor.finish(counters).require(name)  # never certify a ledger that does not hold
@@ -172,9 +172,9 @@ def remarks(document: Document) -> list[str]:
         if "shard" in deletion
     ]
     found += [
-        f"row {deletion['row']}: the digest of the state is not in the ledger yet: {deletion['state_digest_awaited']}"
+        f"row {deletion['row']}: the receipt names no digest of the state, so the model after it was not committed to"
         for deletion in document["deletions"]
-        if deletion.get("state_digest_awaited")
+        if deletion["entry"]["detail"] == "exact" and "state" not in deletion
     ]
     if document["present_again"]:
         count = document["present_again"]
@@ -199,7 +199,7 @@ def _included(proved: Document, checkpoint: Checkpoint, model_id: int) -> Entry:
 def _require_digest(state: Document, entry: Entry, checkpoint: Checkpoint, model_id: int) -> None:
     """The state whose digest a receipt names is one after the deletion."""
     found = _included(state, checkpoint, model_id)
-    if found.kind != "purged" or digest.said(found.detail) is None or found.seq <= entry.seq:
+    if digest.said(found.kind, found.detail) is None or found.seq <= entry.seq:
         raise errors.VerificationFailed(f"Ledger entry {found.seq} has no digest of the state after entry {entry.seq}.")
 
 

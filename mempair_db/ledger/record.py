@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -12,10 +13,11 @@ import psycopg
 
 from mempair_db import __version__
 from mempair_db.database import arrays, models
+from mempair_db.database.exact import Exact
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
-from mempair_db.ledger import kept, merkle
+from mempair_db.ledger import digest, kept, merkle
 from mempair_db.ledger.append import Ledger
 from mempair_db.ledger.entry import new_tags
 from mempair_db.ledger.kept import Kept
@@ -142,15 +144,24 @@ class Record:
             self.enter("rejected", rows=self.outcome.rejected)
         if self.model.held is not None and self.model.forgets:
             self.enter("config", detail=f"version {self.model.held} is published no more: rows in it have gone")
+        done = self.outcome
+        erases = bool(done.unlearned or done.cancelled or done.retrained or done.learned >= MANY)
+        if erases:
+            self._enter_digest(connection)
         self._write_lists(connection)
         if self._written:
-            done = self.outcome
-            erases = bool(done.unlearned or done.cancelled or done.retrained or done.learned >= MANY)
             models.save(connection, self.model, erases=erases)
         else:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
             models.save_row(connection, self.model)
         point("state written")
         self.outcome.figures = self.model.engine.figures()
+
+    def _enter_digest(self, connection: psycopg.Connection[Any]) -> None:
+        """Commit to the state of an exact model right after what was forgotten: the receipts name the entry."""
+        engine = self.model.engine
+        if isinstance(engine, Exact):
+            engine.salt = secrets.token_bytes(32)
+            self.enter("attested", detail=digest.detail(digest.of_state(engine.salt, *engine.stored(connection))))
 
     def _write_lists(self, connection: psycopg.Connection[Any]) -> None:
         """Write ledger entries, receipts and refused rows, and begin new lists."""

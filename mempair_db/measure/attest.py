@@ -6,17 +6,14 @@ from typing import Any
 
 import psycopg
 
-from mempair_db.database import models
-from mempair_db.errors import VerificationFailed
+from mempair_db.database.queries import query
 from mempair_db.ledger import notes
 from mempair_db.ledger.keys import SigningKey
-from mempair_db.ledger.record import Record
 from mempair_db.measure.audit import Audit
-from mempair_db.worker import batch
 
 
 def attest(connection: psycopg.Connection[Any], model_id: int, result: Audit, key: SigningKey) -> int:
-    """Enter the signed result and return the entry's number. The model's state row is locked meanwhile."""
+    """Enter the signed result and return the entry's number. It waits for a batch under way; the state stays."""
     text = "\n".join(
         (
             "mempair audit",
@@ -26,15 +23,5 @@ def attest(connection: psycopg.Connection[Any], model_id: int, result: Audit, ke
             "",
         )
     )
-    batch.prepare(connection)
-    with connection.transaction():
-        model = models.lease(connection, model_id)
-        if model is None:
-            raise VerificationFailed(
-                f"A worker has model {result.model} at the moment, so nothing was attested.", remedy="Try again."
-            )
-        model.forgets = False  # nothing is: the versions that are kept stay
-        record = Record(model)
-        seq = record.enter("attested", detail=notes.sign(text, key))
-        record.write(connection)
-    return seq
+    row = connection.execute(query("append_attested"), {"model": model_id, "detail": notes.sign(text, key)}).fetchone()
+    return int(row[0]) if row else 0

@@ -68,15 +68,17 @@ def claims(model: Offline, bars: Bars = silent) -> list[Claim]:
 
 
 def _digest(model: Offline) -> Claim:
-    """Compute the digest that the last purge published, if the state is still the one it was of."""
-    row = model.row
-    entries = model.ledger.select(["seq", "kind", "detail"]).to_pylist()
-    published = next((one for one in reversed(entries) if one["kind"] not in ("config", "attested")), None)
-    said = digest.said(published["detail"]) if published and published["kind"] == "purged" else None
-    if published is None or said is None:
-        return Claim(*DIGEST, VOID, note="none was published since the state changed last; a purge does it")
-    same = row["digest_salt"] and digest.of_state(row["digest_salt"], row["constants"], row["sums"]) == said
-    return Claim(*DIGEST, HOLDS if same else FAILS, f"entry {published['seq']}", "equal")
+    """Compute the last digest that was published, if the state is still the one it was of."""
+    row, entries = model.row, model.ledger.select(["seq", "kind", "detail"]).to_pylist()
+    for entry in reversed(entries):
+        said = digest.said(entry["kind"], entry["detail"])
+        if said is not None:
+            salt = row["digest_salt"]
+            same = salt is not None and digest.of_state(salt, row["constants"], row["sums"]) == said
+            return Claim(*DIGEST, HOLDS if same else FAILS, f"entry {entry['seq']}", "equal")
+        if entry["kind"] not in digest.UNCHANGED:
+            break
+    return Claim(*DIGEST, VOID, note="none was published since the state changed last; a batch that forgets does it")
 
 
 def _keys(model: Offline, learnable: Counter[str]) -> list[Claim]:

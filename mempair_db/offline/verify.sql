@@ -36,11 +36,11 @@ select model, seq, problem from (
     window chain as (partition by model_id order by seq), calibrated as (partition by model_id, epoch order by seq)
 ) where problem is not null;
 
--- The digest of the present state that the last purge entered; none if the state changed since.
+-- The digest of the present state that the ledger has; none if the state changed since.
 create or replace view published_digest as
 select model_id, model, max(seq) as seq, arg_max(right(detail, 64), seq) as digest
 from ledger l
-where kind = 'purged' and detail like '%; sha256 of the state: %'
+where kind in ('attested', 'purged') and regexp_matches(detail, '; sha256 of the state: [0-9a-f]{64}$')
   and not exists (from ledger later where later.model_id = l.model_id and later.seq > l.seq
                                       and later.kind not in ('config', 'purged', 'attested'))
 group by model_id, model;
@@ -59,7 +59,8 @@ from model m
 left join (select model_id, max(seq) as last, arg_max(hash, seq) as hash from ledger group by model_id) l on l.model_id = m.id
 union all
 -- A salted digest of constants and sums. The salt lasts as long as that state.
-select m.name, 'digest', sha256(unhex('04') || m.digest_salt || ledger_bytes(encode(m.constants)) || m.sums) = d.digest,
+select m.name, 'digest',
+       coalesce(sha256(unhex('04') || m.digest_salt || ledger_bytes(encode(coalesce(m.constants, '')))
+                       || coalesce(m.sums, unhex(''))) = d.digest, false),
        'the state is the one whose digest entry ' || d.seq || ' has'
-from model m join published_digest d on d.model_id = m.id
-where m.digest_salt is not null and m.sums is not null;
+from model m join published_digest d on d.model_id = m.id;

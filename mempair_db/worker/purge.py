@@ -20,7 +20,6 @@ from psycopg.errors import LockNotAvailable
 
 from mempair_db.database import models
 from mempair_db.database.queries import query
-from mempair_db.ledger import digest
 
 PURGE_AFTER: Final = 5.0  # seconds that an erased payload may stay in the queue's pages
 TRY_AGAIN: Final = 0.1  # seconds; a writer that is idle in its transaction holds a table for as long
@@ -120,7 +119,6 @@ def _enter(connection: psycopg.Connection[Any], model_id: int, started: datetime
     with connection.transaction():
         if models.lease(connection, model_id, load=False) is None:
             return False
-        detail = "queue tables truncated" + digest.publish(connection, model_id)
-        connection.execute(query("append_purged"), {"model": model_id, "detail": detail})
+        connection.execute(query("append_purged"), {"model": model_id})
         connection.execute(query("purged"), {"model": model_id, "started": started})
     return True

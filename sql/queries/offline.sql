@@ -36,6 +36,9 @@ cross join lateral mempair.pending(m.id) as waiting
 where m.name = coalesce(%(name)s, m.name)
 order by m.id
 
+-- append_attested --
+select mempair.append_entry(%(model)s::integer, 'attested', 0, %(detail)s)
+
 -- offline_window --
 select model_id, slot, v, r from mempair.curvature where model_id = any (%(models)s) order by model_id, slot
 

@@ -30,7 +30,7 @@ select mempair.undo_alteration(%(model)s::integer, %(why)s::text)
 
 -- look --
 -- Whether the table is there is asked of a function, which is NULL if not: to plan a join with pg_class takes longer than all the rest.
-select m.*, s.version, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
+select m.*, m.constants::text as constants_text, s.version, s.digest_salt, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
        s.reference_rows, s.references_left, s.others_refreshed, s.ledger_seq, p.ready, x.secret,
        f.shard as fleet_shard, f.generation as fleet_generation, f.references_checked, p.held, p.versions,
        extract(epoch from clock_timestamp() - p.versions_at)::float8 as versions_age
@@ -144,7 +144,7 @@ copy mempair.learned_keys (model_id, bucket, keys, prints, ticks) from stdin (fo
 select mempair.append_entries(%(model)s::integer, %(entries)s)
 
 -- append_purged --
-select mempair.append_entry(%(model)s::integer, 'purged', 0, %(detail)s)
+select mempair.append_entry(%(model)s::integer, 'purged', 0, 'queue tables truncated')
 
 -- copy_receipts --
 copy mempair.receipt (model_id, row_key, subject, salt, ledger_seq, requested_at, executed_at, kind, unlearner, epsilon, delta, version, place, path)
@@ -164,19 +164,15 @@ update mempair.state set
     unlearned_at = case when %(erases)s then clock_timestamp() else unlearned_at end
 where model_id = %(model)s
 
--- state_to_digest --
--- What the digest of an exact model's state is made of, and the salt, if this state has one already.
-select m.constants::text, s.sums, s.digest_salt from mempair.model m join mempair.state s on s.model_id = m.id
-where m.id = %(model)s and s.sums is not null
-
--- keep_salt --
-update mempair.state set digest_salt = %(salt)s where model_id = %(model)s
+-- as_stored --
+-- Constants as text, as the server will have them: the digest of a state is over that.
+select %(constants)s::jsonb::text
 
 -- blank_state --
 update mempair.state set
     version = %(version)s, epoch = %(epoch)s, clock = 0, rows_learned = 0, anchor = null, theta = null, tally = null,
     block = null, checkpoint = null, cap = null, spent = 0, deletions = 0, largest = 0, sums = null, uncertainty = null,
-    rows_refreshed = null, reference_rows = null, references_left = null, others_refreshed = null, attest_salt = null, digest_salt = null,
+    rows_refreshed = null, reference_rows = null, references_left = null, others_refreshed = null, attest_salt = null, digest_salt = %(salt)s,
     unpurged_since = case when %(erases)s then coalesce(unpurged_since, clock_timestamp()) else unpurged_since end,
     unlearned_at = case when %(erases)s then clock_timestamp() else unlearned_at end
 where model_id = %(model)s
@@ -291,7 +287,7 @@ update mempair.state set
     uncertainty = %(uncertainty)s, others_refreshed = %(others_refreshed)s,
     refreshed_at = case when %(refreshed)s then clock_timestamp() else refreshed_at end,
     anchor = null, theta = null, tally = null, block = null, checkpoint = null, cap = null, spent = 0, deletions = 0,
-    largest = 0, attest_salt = null, digest_salt = null,
+    largest = 0, attest_salt = null, digest_salt = %(salt)s,
     unpurged_since = case when %(erases)s then coalesce(unpurged_since, clock_timestamp()) else unpurged_since end,
     unlearned_at = case when %(erases)s then clock_timestamp() else unlearned_at end
 where model_id = %(model)s

@@ -13,13 +13,14 @@ import pytest
 
 from mempair_db import errors
 from mempair_db.database.connect import connect
-from mempair_db.ledger import checkpoints, digest, keys, notes, receipts, verify
+from mempair_db.ledger import checkpoints, digest, keys, merkle, notes, receipts, verify
 from mempair_db.ledger.entry import GENESIS, Entry, chain, make_tag
 from mempair_db.ledger.notes import Checkpoint
 from mempair_db.offline.export import export
 from mempair_db.offline.folder import read
 from mempair_db.worker import batch
 from mempair_db.worker.purge import purge
+from mempair_db.worker.retrain import retrain
 from tests.conftest import Run
 from tests.world import SHOP, World
 
@@ -137,41 +138,130 @@ def test_an_exact_models_receipt_names_the_entry_with_the_states_digest(shop: Wo
     # An auditor computes it from the rows of an export, and the salt that lasts as long as the state.
     export(shop.dsn, tmp_path / "e", rows=True)
     model = read(tmp_path / "e").row
-    assert digest.said(entry["detail"]) == digest.of_state(model["digest_salt"], model["constants"], model["sums"])
+    salted = digest.of_state(model["digest_salt"], model["constants"], model["sums"])
+    assert digest.said(entry["kind"], entry["detail"]) == salted
     document = issue(shop)
     document["deletions"][0]["state"] = {**document["deletions"][0], "proof": document["deletions"][0]["proof"]}
     document["signature"] = notes.sign(receipts._digest_text(document), KEY)
     with pytest.raises(errors.VerificationFailed, match="has no digest of the state after"):
         receipts.check(document, [KEY.public])
-    # The next change takes the salt away, and with it what the digest could tell of a row.
-    shop("delete from shop where id = 1399")
-    with psycopg.connect(shop.dsn) as connection:
-        batch.prepare(connection)
-        batch.apply_batch(connection, 1)
+    # Without the salt the digest tells nothing of a row. It is in no document, and the next change takes it away.
+    assert model["digest_salt"].hex() not in json.dumps(issue(shop))
+    shop.fill(2000, 2001)
+    apply_alone(shop)
     assert shop.one("select digest_salt is null from mempair.state")
+    shop("delete from shop where id = 1399")
+    apply_alone(shop)
+    assert shop.one("select digest_salt from mempair.state") not in (None, model["digest_salt"])
     assert shop.execute("select * from mempair.verify_odometer()") == []
 
 
-def test_a_receipt_from_before_the_purge_says_what_to_wait_for(world: World, mempair: Run, tmp_path: Path) -> None:
+def apply_alone(world: World) -> None:
+    """Apply what waits, and do nothing else: no purge, and no second look."""
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        batch.apply_batch(connection, 1)
+        if world.one("select retrain_requested is not null from mempair.model where id = 1"):
+            retrain(connection, 1)
+
+
+FORGETTING = {  # how a row goes, and how it is forgotten
+    "subtracted": ("unlearned", ["delete from shop where id = 700"]),
+    "among many": ("unlearned", ["delete from shop where id between 650 and 750"]),
+    "by a retrain": ("retrained", ["delete from shop where id = 700", "select mempair.retrain('churn')"]),
+    "before it was learned": ("cancelled", ["insert into shop values (900, 30, 'pro', 5, 'n', true)"]),
+    "truncated": ("retrained", ["truncate shop"]),
+    "too few left": ("retrained", ["delete from shop", "select mempair.retrain('churn')"]),
+}
+
+
+@pytest.mark.parametrize("how", FORGETTING)
+def test_a_receipt_names_the_digest_of_the_state_at_once(world: World, mempair: Run, tmp_path: Path, how: str) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 600)
+    world.work()
+    world.fill(601, 800)  # no reference rows
+    world.work()
+    kind, statements = FORGETTING[how]
+    key = "900" if kind == "cancelled" else "700"
+    world(*statements, f"delete from shop where id = {key}")
+    apply_alone(world)
+    document = issue(world, key)
+    deletion = document["deletions"][-1]
+    entry = deletion["state"]["entry"]
+    assert deletion["kind"] == kind
+    assert entry["seq"] == deletion["state_digest_in_entry"] > deletion["entry"]["seq"]
+    assert entry["at"] == deletion["entry"]["at"]  # one transaction: the state is the one right after the deletion
+    constants, sums, salt = world.one(
+        "select m.constants::text, s.sums, s.digest_salt from mempair.model m join mempair.state s on s.model_id = m.id"
+    )
+    assert (sums is None) == (how in ("truncated", "too few left"))
+    assert digest.said(entry["kind"], entry["detail"]) == digest.of_state(salt, constants, sums)
+    assert digest.said(entry["kind"], entry["detail"]) != digest.of_state(b"", constants, sums)
+    assert world.execute("select * from mempair.verify_odometer()") == []
+    (tmp_path / "receipt.json").write_text(json.dumps(document))
+    code, out, _ = mempair("receipt", "verify", str(tmp_path / "receipt.json"), "--public-key", str(KEY.public))
+    assert (code, "names no digest" in out) == (0, False)
+    assert f"note: row {key}: ledger entry {entry['seq']} has the digest of the state then" in out
+    export(world.dsn, tmp_path / "e", rows=True)
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        assert duck.execute("select fine from verify_ledger where checked = 'digest'").fetchall() == [(True,)]
+
+
+def test_a_deletion_before_the_first_constants_names_a_digest_too(world: World) -> None:
+    world(SHOP, EXACT)
+    world.fill(1, 50)
+    world("delete from shop where id = 7")
+    apply_alone(world)
+    (deletion,) = issue(world, "7")["deletions"]
+    assert deletion["kind"] == "cancelled"
+    assert receipts.check(issue(world, "7"), [KEY.public], "7")
+    salt = world.one("select digest_salt from mempair.state")
+    assert digest.said("attested", deletion["state"]["entry"]["detail"]) == digest.of_state(salt, None, None)
+
+
+def test_a_receipt_that_leaves_the_digest_out_says_so_and_one_of_an_earlier_purge_is_good(world: World) -> None:
     world(SHOP, EXACT)
     world.fill(1, 600)
     world.work()
     world("delete from shop where id = 500")
+    apply_alone(world)
+    said = f"queue tables truncated; sha256 of the state: {'ab' * 32}"
+    seq = world.one("select mempair.append_entry(1, 'purged', 0, %s)", said)
+    document = issue(world, "500")
+    (deletion,) = document["deletions"]
+    state = deletion.pop("state")
+    document["signature"] = notes.sign(receipts._digest_text(document), KEY)
+    assert receipts.check(document, [KEY.public])
+    assert any("names no digest of the state" in remark for remark in receipts.remarks(document))
     with connect(world.dsn) as connection:
-        batch.prepare(connection)
-        batch.apply_batch(connection, 1)
-    early = issue(world, "500")
-    (deletion,) = early["deletions"]
-    assert deletion["state_digest_in_entry"] is None
-    assert f"after entry {deletion['entry']['seq']} has it" in deletion["state_digest_awaited"]
-    (tmp_path / "receipt.json").write_text(json.dumps(early))
-    code, out, _ = mempair("receipt", "verify", str(tmp_path / "receipt.json"), "--public-key", str(KEY.public))
-    assert code == 0
-    assert "note: row 500: the digest of the state is not in the ledger yet: the next 'purged' entry" in out
+        entries = list(verify.ledger_rows(connection, 1))
+    leaves = [merkle.leaf_hash(entry.body) for entry in entries]
+    deletion["state"] = state | {
+        "entry": receipts._fields(Entry(*entries[seq - 1][:12])),
+        "proof": receipts._proof(leaves, seq),
+    }
+    document["signature"] = notes.sign(receipts._digest_text(document), KEY)
+    assert receipts.check(document, [KEY.public])
+
+
+def test_an_attested_audit_leaves_the_state_and_its_digest_as_they_are(
+    world: World, mempair: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMPAIR_HOME", str(tmp_path / "home"))
+    mempair("keys", "new", "--name", "db.example.org")
+    world(SHOP, EXACT)
+    world.fill(1, 600)
     world.work()
-    (deletion,) = issue(world, "500")["deletions"]
-    assert deletion["state_digest_awaited"] is None
-    assert deletion["state"]["entry"]["seq"] == deletion["state_digest_in_entry"]
+    world("delete from shop where id = 500")
+    world.work()
+    version = world.one("select version from mempair.state")
+    code, _, err = mempair("audit", "churn", "--attest", "--dsn", world.dsn)
+    last = world.one("select max(seq) from mempair.ledger where kind = 'attested'")
+    assert code == 0
+    assert f"Entered as ledger entry {last}," in err
+    assert world.one("select version from mempair.state") == version
+    assert world.execute("select * from mempair.verify_odometer()") == []
 
 
 def test_a_state_that_was_exchanged_after_its_digest_was_published_is_found(world: World) -> None:

@@ -441,8 +441,8 @@ MUTANTS: Final = (
     Mutant(
         "the digest's salt outlives its state",
         "sql/queries/worker.sql",
-        "largest = 0, attest_salt = null, digest_salt = null",
-        "largest = 0, attest_salt = null",
+        "largest = 0, attest_salt = null, digest_salt = %(salt)s",
+        "largest = 0, attest_salt = null, digest_salt = coalesce(%(salt)s, digest_salt)",
         ("tests/integration/test_ledger_frauds.py",),
         survives="the trigger forget_salt takes it away too",
     ),

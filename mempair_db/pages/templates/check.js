@@ -201,9 +201,11 @@
       }
       if (deletion.state) {
         const state = await included(deletion.state, head, receipt.model_id);
-        if (state.kind !== "purged" || !(state.detail || "").includes("; sha256 of the state: ") || state.seq <= entry.seq)
+        if (!["attested", "purged"].includes(state.kind) || !/; sha256 of the state: [0-9a-f]{64}$/.test(state.detail || "") || state.seq <= entry.seq)
           throw new Wrong(`Ledger entry ${state.seq} has no digest of the state after entry ${entry.seq}.`);
         notes.push(`Ledger entry ${state.seq} has the digest of the state then, which an export made before the state changed again can confirm.`);
+      } else if (entry.detail === "exact") {
+        notes.push(`The receipt names no digest of the state after ledger entry ${entry.seq}, so the model after it was not committed to.`);
       }
       good.push(`Row ${deletion.row}: ledger entry ${entry.seq} says the same, carries the key's tag and is under the signed root.`);
       if (deletion.requested) notes.push(`That row ${deletion.row} was asked for at ${deletion.requested} is what the database said.`);

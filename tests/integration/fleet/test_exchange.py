@@ -120,6 +120,21 @@ def test_a_deletion_is_out_of_its_shard_at_once_and_of_all_after_the_next_exchan
     assert ledgers == [world.one("select count(*) from mempair.ledger") for world in fleet.worlds]
 
 
+def test_an_exchange_leaves_the_digests_and_commitments_of_the_ledgers_good(fleet: Shards) -> None:
+    fleet[0]("delete from shop where id = (select max(id) from shop)")
+    fleet.work()
+    entered = fleet[0].one("select max(seq) from mempair.ledger where mempair.has_digest(kind, detail)")
+    for world in fleet.worlds:
+        world("select mempair.attest_state('churn')")
+    fleet.sync()
+    for world in fleet.worlds:
+        assert world.execute("select * from mempair.verify_odometer()") == []
+    assert fleet[0].one("select seq from mempair.published_digest(1)") == entered
+    fleet[0]("update mempair.state set sums = set_byte(sums, 40, 255 - get_byte(sums, 40))")
+    ((_, _, problem),) = fleet[0].execute("select * from mempair.verify_odometer()")
+    assert problem == "the model's state is not the one whose digest it has"
+
+
 def test_a_shard_that_is_down_keeps_its_sums_and_nothing_is_called_done_meanwhile(fleet: Shards) -> None:
     whole = fleet.fleet
     away = dataclasses.replace(whole.shards[2], given=make_conninfo(whole.shards[2].dsn, dbname="gone"))
