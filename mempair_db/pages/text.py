@@ -59,7 +59,8 @@ def comparison(result: Comparison) -> list[str]:
 def claims(result: Audit) -> list[str]:
     """Say what became of every claim, two lines each."""
     colours = {HOLDS: "green", FAILS: "red", OPEN: "yellow", SKIPPED: "dim", VOID: "dim"}
-    lines = [f"[bold]{result.model}[/bold], epoch {result.epoch}, clock {result.clock}, as of {result.exported_at}"]
+    clock = f", clock {result.clock}" if result.clock else ""  # an exact model has none
+    lines = [f"[bold]{result.model}[/bold], epoch {result.epoch}{clock}, as of {result.exported_at}"]
     for claim in result.claims:
         facts = claim.measured + (f"  (limit: {claim.limit})" if claim.limit else "")
         facts += f"  {claim.note}" if claim.note else ""

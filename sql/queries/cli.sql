@@ -66,9 +66,9 @@ select s.* from mempair.model_status s order by s.model
 -- cli_status_short --
 -- What fits a terminal.
 select s.model, s.status, s.epoch, s.rows_learned as learned,
-       case when s.status in ('calibrating', 'learning') then coalesce(s.needed::text, '') else 'open' end as gate,
-       s.pending_changes as waiting, s.pending_deletions as deletions,
-       coalesce(date_trunc('second', clock_timestamp() - s.oldest_pending_deletion)::text, '') as oldest,
+       case when s.predicts then 'yes' else coalesce('from about ' || s.needed || ' rows', 'not now') end as predicts,
+       s.pending_changes as waiting, s.pending_deletions as "to forget",
+       coalesce(date_trunc('second', clock_timestamp() - s.oldest_pending_deletion)::text, '') as since, s.deletions as forgotten,
        case s.unlearner when 'exact' then 'exact' else coalesce(round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%', '') end as budget,
        coalesce(s.reason, '') as reason
 from mempair.model_status s order by s.model

@@ -184,9 +184,10 @@ def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, cu
     code, _, err = mempair("model", "create", "exact", "customers", *options)
     assert code == 0
     assert "(exact) predicts the probability" in err
+    assert re.search(r"exact +retraining +0 +0 +from about 100 rows", mempair("status", "--dsn", customers)[1])
     mempair("worker", "--once", "--dsn", customers)
     code, out, _ = mempair("status", "--dsn", customers)
-    assert re.search(r"exact +ready .* exact", out)
+    assert re.search(r"exact +ready +1 +3000 +yes .* exact", out)
     (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
     assert (described["curves"], described["capacity"], described["rows_learned"]) == (2, "Infinity", 3000)
     assert "epsilon" not in described
