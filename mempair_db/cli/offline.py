@@ -54,6 +54,7 @@ def export(
     """Write ledger, constants and learned order to Parquet and a DuckDB file, for work away from production."""
     from mempair_db.offline.export import export as write  # noqa: PLC0415 - DuckDB and Arrow take a moment to import
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+    from mempair_db.worker.messages import some  # noqa: PLC0415
 
     parts = partitions(partition_by)
     if rows:
@@ -70,7 +71,7 @@ def export(
         print(json.dumps(asdict(done), default=str))  # noqa: T201
         return
     messages.print(
-        f"{done.models} models, {done.entries} ledger entries, {done.rows} rows in {folder} (by {done.route}). "
+        f"{some(done.models, 'model')}, {done.entries} ledger entries, {done.rows} rows in {folder} (by {done.route}). "
         f"Next: `mempair audit --from {folder}`, or `cd {folder} && duckdb mempair.duckdb`.",
         highlight=False,
         soft_wrap=True,

@@ -26,6 +26,7 @@ def worker(
     dsn: Dsn = None,
 ) -> None:
     """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
     from mempair_db.pair.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
     from mempair_db.worker import logs  # noqa: PLC0415
     from mempair_db.worker.loop import Worker  # noqa: PLC0415
@@ -40,7 +41,9 @@ def worker(
             f"Metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}.",
             remedy="Choose another --metrics-port; 0 takes a free one.",
         ) from error
-    process = Worker(lambda: server.ensure(dsn), model_id=model_id(address, model), idle=idle, metrics=metrics)
+    bars = shown_on(messages, after=1.0) if messages.is_terminal and not log_json else None
+    number = model_id(address, model)
+    process = Worker(lambda: server.ensure(dsn), model_id=number, idle=idle, metrics=metrics, bars=bars)
     signal.signal(signal.SIGTERM, lambda *_: process.stop())
     signal.signal(signal.SIGINT, lambda *_: process.stop())
     if once:
@@ -90,11 +93,10 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
     from mempair_db.worker.retrain import retrain as replay  # noqa: PLC0415
 
     address = server.ensure(dsn)
-    (model,) = rows(address, "describe_model", name=name)
-    bar = shown_on(messages)(f"Reading {model['source']} for {name}", max(model["rows_learned"], 1))
-    with connect(address, autocommit=True) as connection, bar as advance:
+    number = model_id(address, name) or 0
+    with connect(address, autocommit=True) as connection:
         batch.prepare(connection)
-        outcome = replay(connection, model["model_id"], "requested", dsn=address, advance=advance)
+        outcome = replay(connection, number, "requested", dsn=address, bars=shown_on(messages))
     for note in outcome.notes or [f"another worker has {name} at the moment: try again"]:
         messages.print(note, highlight=False)
 
@@ -151,7 +153,8 @@ def backfill(
                     row = connection.execute(query("backfill"), values).fetchone()
                     enqueued += row[0] if row else 0
                     advance(round(min(chunk, blocks - first) * density))
-    messages.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
+    done = f"{enqueued} rows enqueued; a worker learns them." if enqueued else "No row is missing: nothing to enqueue."
+    messages.print(done, highlight=False)
 
 
 @app.command()
