@@ -8,161 +8,28 @@
         client.forget("churn", 1)
         client.receipt("churn", 1)                   # once a worker has applied it
 
-Without the block every call opens a connection of its own. Both classes ask the same questions, which are written once:
-a question is a generator that yields statements, is sent their rows, and returns the answer.
+Without the block every call opens a connection of its own. What the server remarks (of what kind a new model is, which
+column is missing, why there is no receipt) goes to the log `mempair.client`, warnings as such; `create_model` and
+`alter_model` return it too. Both classes ask the same questions, which are written once (`questions`).
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import psycopg
-from psycopg import sql
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from mempair_db.client import questions
+from mempair_db.client.questions import Answer, Question, Remark, Remarks, Row, Rows
 from mempair_db.database.connect import connect, translated
 from mempair_db.database.install import install
-from mempair_db.database.queries import query
 from mempair_db.embedded import server
-from mempair_db.errors import InvalidParameter, UnknownModel
 
-Rows = list[dict[str, Any]]
-Answer = TypeVar("Answer")
-Statement = sql.SQL | sql.Composed
-Question = Generator[tuple[Statement, Any], Rows, Answer]
-Row = Mapping[str, Any]
 OPTIONS: dict[str, Any] = {"application_name": "mempair client", "client_encoding": "UTF8"}
-
-
-def _one(statement: str, *values: Any) -> Question[Any]:
-    """Ask for the only value of the first row."""
-    rows = yield sql.SQL(statement), values
-    return next(iter(rows[0].values())) if rows else None
-
-
-def _all(statement: str, *values: Any) -> Question[Rows]:
-    rows = yield sql.SQL(statement), values
-    return rows
-
-
-def _table(name: str) -> Question[tuple[sql.Identifier, list[str]]]:
-    """Return the table of a model, and its key columns."""
-    rows = yield sql.SQL(query("client_table")), {"name": name}
-    if not rows:
-        raise UnknownModel(f"It was called {name!r}.", remedy="See mempair.model_status.")
-    return sql.Identifier(rows[0]["schema"], rows[0]["relation"]), rows[0]["key_columns"]
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Jsonb(value)
-    plain = _plain(value)
-    if isinstance(plain, list) and any(isinstance(each, float) for each in plain):
-        return [each if each is None else float(each) for each in plain]  # an array has one type
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _create(values: dict[str, Any]) -> Question[Any]:
-    rows = yield sql.SQL(query("client_parameters")), ()
-    known = [row["name"] for row in rows]
-    for name in values:
-        if known and name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            remedy = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
-            raise InvalidParameter(f"create_model has no parameter {name!r}.", remedy=remedy)
-    for name, example in {"target": '"churned"', "features": '["age", "plan"]'}.items():
-        if not values[name]:
-            raise InvalidParameter(f"create_model needs {name!r}.", remedy=f"Such as {name}={example}.")
-    arguments = sql.SQL(", ").join(
-        sql.SQL("{} => {}").format(sql.Identifier(key), sql.Placeholder(key)) for key in values
-    )
-    yield sql.SQL("select mempair.create_model({})").format(arguments), {k: _value(v) for k, v in values.items()}
-
-
-def _of_row(statement: str, name: str, row: Row | Sequence[float]) -> Question[Rows]:
-    """Ask something about a row: a mapping from columns to values, or the numbers of a model that has no others."""
-    if not isinstance(row, Mapping):
-        asked = sql.SQL(statement).format(row=sql.SQL("{}::float8[]").format(sql.Placeholder("row")))
-        rows = yield asked, {"name": name, "row": [float(value) for value in row]}
-        return rows
-    table, _ = yield from _table(name)
-    record = sql.SQL("jsonb_populate_record(null::{}, {})").format(table, sql.Placeholder("row"))
-    rows = yield sql.SQL(statement).format(row=record), {"name": name, "row": Jsonb(dict(row), dumps=_dumps)}
-    return rows
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, default=_as_json)
-
-
-def _as_json(value: Any) -> Any:
-    plain = _plain(value)
-    return str(value) if plain is value else plain  # dates, decimals and UUIDs as Postgres reads them
-
-
-def _predict(name: str, row: Row | Sequence[float]) -> Question[float]:
-    rows = yield from _of_row("select mempair_predict(%(name)s, {row}) as answer", name, row)
-    return float(rows[0]["answer"])
-
-
-def _predict_class(name: str, row: Row | Sequence[float]) -> Question[str | None]:
-    rows = yield from _of_row("select mempair_predict_class(%(name)s, {row}) as answer", name, row)
-    found: str | None = rows[0]["answer"]
-    return found
-
-
-def _predict_proba(name: str, row: Row | Sequence[float]) -> Question[dict[str | None, float]]:
-    rows = yield from _of_row("select * from mempair_predict_proba(%(name)s, {row})", name, row)
-    return {each["class"]: each["probability"] for each in rows}
-
-
-def _explain(name: str, row: Row) -> Question[Rows]:
-    return (yield from _of_row("select * from mempair.explain(%(name)s, {row})", name, row))
-
-
-def _learn(name: str, rows: Sequence[Row]) -> Question[int]:
-    table, _ = yield from _table(name)
-    for row in rows:
-        columns = sql.SQL(", ").join(map(sql.Identifier, row))
-        values = sql.SQL(", ").join(map(sql.Placeholder, row))
-        insert = sql.SQL("insert into {} ({}) values ({})").format(table, columns, values)
-        yield insert, {name: _value(value) for name, value in row.items()}
-    return len(rows)
-
-
-def _forget(name: str, key: Any) -> Question[int]:
-    table, columns = yield from _table(name)
-    values = key if isinstance(key, (list, tuple)) else [key]
-    if len(values) != len(columns):
-        raise InvalidParameter(f"the key of {name!r} is ({', '.join(columns)}).", remedy="Give a value for each.")
-    where = sql.SQL(" and ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in columns)
-    rows = yield sql.SQL("delete from {} where {} returning 1 as gone").format(table, where), list(values)
-    return len(rows)
-
-
-def _receipt(name: str, key: Any) -> Question[dict[str, Any] | None]:
-    found: dict[str, Any] | None = yield from _one("select mempair.receipt(%s, %s::text)", name, str(key))
-    return found
-
-
-def _evaluate(name: str, where: str | None, which: str) -> Question[dict[str, Any]]:
-    return (yield from _all("select * from mempair.evaluate(%s, %s, %s)", name, where, which))[0]
-
-
-def _declared(name: str, table: str, target: str, features: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-    columns = [each.strip() for each in features.split(",")] if isinstance(features, str) else list(features)
-    return {"model_name": name, "source": table, "target": target, "features": columns, **options}
 
 
 class Client:
@@ -192,56 +59,69 @@ class Client:
 
     def create_model(
         self, name: str, table: str, *, target: str = "", features: Sequence[str] = (), **options: Any
-    ) -> None:
-        """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed."""
-        self._ask(_create(_declared(name, table, target, features, options)))
+    ) -> list[Remark]:
+        """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed.
+
+        Return what the server says of it: what it will predict and why, its features, the rows that wait, what is odd.
+        """
+        remarks = Remarks()
+        self._ask(questions.create(questions.declared(name, table, target, features, options)), remarks)
+        return remarks
+
+    def alter_model(self, name: str, **options: Any) -> list[Remark]:
+        """Change parameters of a model (``mempair.alter_model``), which serves meanwhile; return what is said of it."""
+        remarks = Remarks()
+        self._ask(questions.alter({"model_name": name, **options}), remarks)
+        return remarks
 
     def drop_model(self, name: str, *, keep_ledger: bool = False) -> None:
         """Remove a model and what it learned."""
-        self._ask(_one("select mempair.drop_model(%s, %s)", name, keep_ledger))
+        self._ask(questions.one("select mempair.drop_model(%s, %s)", name, keep_ledger))
 
     def learn(self, name: str, rows: Sequence[Row]) -> int:
         """Insert rows into the model's table, in one transaction; a worker learns them."""
-        return self._ask(_learn(name, rows))
+        return self._ask(questions.learn(name, rows))
 
     def predict(self, name: str, row: Row | Sequence[float]) -> float:
         """Predict a row that need not be in the table: columns and values, or the raw numbers in the model's order."""
-        return self._ask(_predict(name, row))
+        return self._ask(questions.predict(name, row))
 
     def predict_class(self, name: str, row: Row | Sequence[float]) -> str | None:
         """Return the most probable class of a row; None is any other than the positive one, where one was named."""
-        return self._ask(_predict_class(name, row))
+        return self._ask(questions.predict_class(name, row))
 
     def predict_proba(self, name: str, row: Row | Sequence[float]) -> dict[str | None, float]:
         """Return the probability of each class, the most probable first."""
-        return self._ask(_predict_proba(name, row))
+        return self._ask(questions.predict_proba(name, row))
 
     def explain(self, name: str, row: Row) -> Rows:
         """Return what each feature adds to the row's score."""
-        return self._ask(_explain(name, row))
+        return self._ask(questions.explain(name, row))
 
     def forget(self, name: str, key: Any) -> int:
         """Delete the row with this key (a value, or one for each key column); a worker unlearns it."""
-        return self._ask(_forget(name, key))
+        return self._ask(questions.forget(name, key))
 
     def receipt(self, name: str, key: Any) -> dict[str, Any] | None:
         """Return what was done about a deleted row."""
-        return self._ask(_receipt(name, key))
+        return self._ask(questions.receipt(name, key))
 
     def evaluate(self, name: str, where: str | None = None, which: str = "all") -> dict[str, Any]:
         """Return how good the model is on the rows of its table (`mempair.evaluate`); `where` is SQL."""
-        return self._ask(_evaluate(name, where, which))
+        return self._ask(questions.evaluate(name, where, which))
 
     def coefficients(self, name: str) -> Rows:
         """Return the weights with their standard errors."""
-        return self._ask(_all("select * from mempair.coefficients(%s)", name))
+        return self._ask(questions.several("select * from mempair.coefficients(%s)", name))
 
     def status(self, name: str) -> str:
         """Return calibrating, learning, ready, exhausted, retraining, paused or failed."""
-        return str(self._ask(_one("select mempair.status_of(mempair.find_model(%s))", name)))
+        return str(self._ask(questions.one("select mempair.status_of(mempair.find_model(%s))", name)))
 
-    def _ask(self, question: Question[Answer]) -> Answer:
+    def _ask(self, question: Question[Answer], remarks: Remarks | None = None) -> Answer:
+        hear = Remarks() if remarks is None else remarks
         with translated(), self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            connection.add_notice_handler(hear)
             try:
                 statement, values = next(question)
                 while True:
@@ -250,6 +130,8 @@ class Client:
             except StopIteration as end:
                 answer: Answer = end.value
                 return answer
+            finally:
+                connection.remove_notice_handler(hear)
 
     @contextmanager
     def _connection(self) -> Generator[psycopg.Connection[Any], None, None]:
@@ -282,57 +164,70 @@ class AsyncClient:
 
     async def create_model(
         self, name: str, table: str, *, target: str = "", features: Sequence[str] = (), **options: Any
-    ) -> None:
-        """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed."""
-        await self._ask(_create(_declared(name, table, target, features, options)))
+    ) -> list[Remark]:
+        """Declare a model; `options` are the parameters of ``mempair.create_model``, and two are always needed.
+
+        Return what the server says of it: what it will predict and why, its features, the rows that wait, what is odd.
+        """
+        remarks = Remarks()
+        await self._ask(questions.create(questions.declared(name, table, target, features, options)), remarks)
+        return remarks
+
+    async def alter_model(self, name: str, **options: Any) -> list[Remark]:
+        """Change parameters of a model (``mempair.alter_model``), which serves meanwhile; return what is said of it."""
+        remarks = Remarks()
+        await self._ask(questions.alter({"model_name": name, **options}), remarks)
+        return remarks
 
     async def drop_model(self, name: str, *, keep_ledger: bool = False) -> None:
         """Remove a model and what it learned."""
-        await self._ask(_one("select mempair.drop_model(%s, %s)", name, keep_ledger))
+        await self._ask(questions.one("select mempair.drop_model(%s, %s)", name, keep_ledger))
 
     async def learn(self, name: str, rows: Sequence[Row]) -> int:
         """Insert rows into the model's table, in one transaction; a worker learns them."""
-        return await self._ask(_learn(name, rows))
+        return await self._ask(questions.learn(name, rows))
 
     async def predict(self, name: str, row: Row | Sequence[float]) -> float:
         """Predict a row that need not be in the table: columns and values, or the raw numbers in the model's order."""
-        return await self._ask(_predict(name, row))
+        return await self._ask(questions.predict(name, row))
 
     async def predict_class(self, name: str, row: Row | Sequence[float]) -> str | None:
         """Return the most probable class of a row; None is any other than the positive one, where one was named."""
-        return await self._ask(_predict_class(name, row))
+        return await self._ask(questions.predict_class(name, row))
 
     async def predict_proba(self, name: str, row: Row | Sequence[float]) -> dict[str | None, float]:
         """Return the probability of each class, the most probable first."""
-        return await self._ask(_predict_proba(name, row))
+        return await self._ask(questions.predict_proba(name, row))
 
     async def explain(self, name: str, row: Row) -> Rows:
         """Return what each feature adds to the row's score."""
-        return await self._ask(_explain(name, row))
+        return await self._ask(questions.explain(name, row))
 
     async def forget(self, name: str, key: Any) -> int:
         """Delete the row with this key (a value, or one for each key column); a worker unlearns it."""
-        return await self._ask(_forget(name, key))
+        return await self._ask(questions.forget(name, key))
 
     async def receipt(self, name: str, key: Any) -> dict[str, Any] | None:
         """Return what was done about a deleted row."""
-        return await self._ask(_receipt(name, key))
+        return await self._ask(questions.receipt(name, key))
 
     async def evaluate(self, name: str, where: str | None = None, which: str = "all") -> dict[str, Any]:
         """Return how good the model is on the rows of its table (`mempair.evaluate`); `where` is SQL."""
-        return await self._ask(_evaluate(name, where, which))
+        return await self._ask(questions.evaluate(name, where, which))
 
     async def coefficients(self, name: str) -> Rows:
         """Return the weights with their standard errors."""
-        return await self._ask(_all("select * from mempair.coefficients(%s)", name))
+        return await self._ask(questions.several("select * from mempair.coefficients(%s)", name))
 
     async def status(self, name: str) -> str:
         """Return calibrating, learning, ready, exhausted, retraining, paused or failed."""
-        return str(await self._ask(_one("select mempair.status_of(mempair.find_model(%s))", name)))
+        return str(await self._ask(questions.one("select mempair.status_of(mempair.find_model(%s))", name)))
 
-    async def _ask(self, question: Question[Answer]) -> Answer:
+    async def _ask(self, question: Question[Answer], remarks: Remarks | None = None) -> Answer:
+        hear = Remarks() if remarks is None else remarks
         with translated():
             async with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+                connection.add_notice_handler(hear)
                 try:
                     statement, values = next(question)
                     while True:
@@ -341,6 +236,8 @@ class AsyncClient:
                 except StopIteration as end:
                     answer: Answer = end.value
                     return answer
+                finally:
+                    connection.remove_notice_handler(hear)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
