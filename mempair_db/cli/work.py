@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.live import Live
+from rich.text import Text
 
 from mempair_db import errors
-from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, show, table
+from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, say, show, table
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
@@ -49,7 +50,7 @@ def worker(
     if once:
         failed = process.run_once()
         for name, why in failed.items():
-            messages.print(f"[red]error[/red] model {name} failed: {why}", highlight=False, soft_wrap=True)
+            say(f"model {name} failed: {why}", "error", "red")
         raise typer.Exit(1 if failed else 0)
     compile_meanwhile()
     process.run()
@@ -81,7 +82,7 @@ def health(
     """Exit with 0 if a worker is alive, no model has failed and no deletion waits too long; else say what is wrong."""
     problems = rows(dsn, "health", silence=silence, patience=patience)
     for row in problems:
-        messages.print(row["problem"], highlight=False)
+        say(row["problem"])
     raise typer.Exit(1 if problems else 0)
 
 
@@ -98,7 +99,7 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
         batch.prepare(connection)
         outcome = replay(connection, number, "requested", dsn=address, bars=shown_on(messages))
     for note in outcome.notes or [f"another worker has {name} at the moment: try again"]:
-        messages.print(note, highlight=False)
+        say(note)
 
 
 @app.command()
@@ -114,7 +115,7 @@ def reconcile(
 
     address = server.ensure(dsn)
     updated = escaped_updates(address, model_id(address, name) or 0, shown_on(messages))
-    with messages.status(f"Comparing {name} with its table ..."):
+    with messages.status(Text(f"Comparing {name} with its table ...")):
         findings = rows(address, "reconcile", name=name, repair=repair)
     if updated:
         what = (
@@ -127,7 +128,7 @@ def reconcile(
     if findings or as_json:
         show(findings, as_json)
     else:
-        messages.print(f"{name} has learned exactly what its table holds.", highlight=False)
+        say(f"{name} has learned exactly what its table holds.")
     raise typer.Exit(5 if findings and not repair else 0)
 
 
@@ -154,7 +155,7 @@ def backfill(
                     enqueued += row[0] if row else 0
                     advance(round(min(chunk, blocks - first) * density))
     done = f"{enqueued} rows enqueued; a worker learns them." if enqueued else "No row is missing: nothing to enqueue."
-    messages.print(done, highlight=False)
+    say(done)
 
 
 @app.command()
@@ -171,9 +172,8 @@ def purge(
         batch.prepare(connection)
         for number, name in connection.execute(query("model_ids")).fetchall():
             done = erase(connection, number)
-            messages.print(
+            say(
                 f"{name}: {'erased' if done else 'changes are waiting; run the worker, then purge again'}",
-                highlight=False,
             )
         if full:
             with messages.status("Rewriting tables ..."):

@@ -106,7 +106,8 @@ select format('model %%s has a deletion that waits since %%s', s.model, s.oldest
 from mempair.model_status s
 where s.oldest_pending_deletion < clock_timestamp() - make_interval(secs => %(patience)s::float8)
 union all
-select format('model %%s predicts new rows worse than it did: loss %%s this week, %%s at the last refresh; "mempair retrain %%s" reads the table anew',
+select format('model %%s predicts new rows worse than rows at the last refresh: loss %%s this week, %%s then; "mempair retrain %%L" '
+              'reads the table anew, and old rows that no longer hold can be deleted, or weigh less (weight)',
               s.model, round(s.loss_this_week::numeric, 3), round(s.loss_at_refresh::numeric, 3), s.model)
 from mempair.model_status s where s.drifts
 
