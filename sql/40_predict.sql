@@ -53,6 +53,11 @@ begin
             'and mempair.alter_model(%1$L, on_null => ''impute'') predicts them.', model.name);
 end $$;
 
+create or replace function mempair.worker_runs() returns boolean
+language sql stable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select exists (select from mempair.worker w where w.heartbeat_at > clock_timestamp() - interval '1 minute')
+$$;
+
 create or replace function mempair.refuse_not_ready(model mempair.model, published mempair.published) returns float8
 language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
 begin
@@ -60,9 +65,13 @@ begin
         raise exception 'model % has halted: %', quote_literal(model.name), model.reason
             using errcode = 'MP103', hint = format('mempair.retrain(%L) begins a new epoch.', model.name);
     end if;
-    raise exception 'model % is not ready: it has learned % rows%', quote_literal(model.name), published.samples,
-        coalesce(' and needs about ' || published.needed, '')
-        using errcode = 'MP102', hint = 'See mempair.model_status for its progress; mempair_try_predict gives NULL until then.';
+    raise exception 'model % is not ready: %', quote_literal(model.name), case
+            when published.needed > published.samples
+                then format('it has learned %s rows and needs about %s', published.samples, published.needed)
+            else 'its table is to be read anew' || coalesce(': ' || model.retrain_requested, '') end
+        using errcode = 'MP102', hint = case
+                when mempair.worker_runs() then '' else 'No worker is running: start one with "mempair worker". ' end
+            || 'See mempair.model_status for its progress; mempair_try_predict gives NULL until then.';
 end $$;
 
 -- The names under which a prediction can be asked for.

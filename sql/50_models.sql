@@ -210,8 +210,14 @@ begin
     loop
         execute format('drop function %s', object.signature);
     end loop;
-    execute format('drop table if exists mempair.change_%1$s_a, mempair.change_%1$s_b, mempair.version_%1$s', model.id);
-    execute format('drop sequence if exists mempair.change_%s_seq', model.id);
+    for object in  -- there may be no kept version, or no queue any more; without IF EXISTS, which would say so
+        select c.oid::regclass as relation, c.relkind from pg_class c
+        where c.relnamespace = 'mempair'::regnamespace and c.relkind in ('r', 'S')
+          and c.relname ~ format('^(change_%1$s_(a|b|seq)|version_%1$s)$', model.id)
+        order by c.relkind = 'S'
+    loop
+        execute format('drop %s %s', case object.relkind when 'S' then 'sequence' else 'table' end, object.relation);
+    end loop;
     if exists (select from pg_class c where c.oid = model.source) then
         perform mempair.write_predict(model.source);
     end if;

@@ -55,10 +55,10 @@ select m.name as model,
                 case when m.phase = 'calibrating' then format(
                     'begins when %s rows with a target are there; %s changes wait', m.calibration_rows, waiting.changes) end) as reason,
        s.epoch,
-       s.clock,
+       case when m.unlearner <> 'exact' then s.clock end as clock,  -- an exact model knows no order
        s.rows_learned,
        p.samples,
-       p.needed,
+       case when not p.ready and p.needed > p.samples then p.needed end as needed,
        waiting.changes as pending_changes,
        waiting.deletions as pending_deletions,
        waiting.oldest_deletion as oldest_pending_deletion,

@@ -145,7 +145,6 @@ end $$;
 create or replace function mempair.announce_rows(model mempair.model, backfill boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    busy boolean := exists (select from mempair.worker w where w.heartbeat_at > clock_timestamp() - interval '1 minute');
     most constant bigint := 100000;  -- counting more takes its time
     labelled bigint;
 begin
@@ -163,7 +162,7 @@ begin
             model.calibration_rows, labelled
             using hint = 'Until then mempair_predict is an error and mempair_try_predict gives NULL; a smaller calibration_rows (10 or more) begins earlier.';
     end if;
-    raise notice '%', case when busy then 'a worker is running, and learns'
+    raise notice '%', case when mempair.worker_runs() then 'a worker is running, and learns'
                            else 'no worker is running: start one with "mempair worker"' end
         using hint = format('Progress: select * from mempair.model_status; then: select %s(%L, t) from %s t;',
                             case model.loss when 'classes' then 'mempair_predict_class' else 'mempair_predict' end, model.name, model.source);

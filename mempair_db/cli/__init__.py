@@ -13,7 +13,7 @@ import psycopg
 
 from mempair_db import errors
 from mempair_db.cli import bench, doctor, evidence, fleet, models, offline, receipts, roles, start, verify, web, work
-from mempair_db.cli.common import app, messages
+from mempair_db.cli.common import app, say
 
 __all__ = [
     "app",
@@ -42,16 +42,16 @@ def main() -> None:
     try:
         app()
     except errors.MempairError as error:
-        messages.print(f"[red]error[/red] {error}", highlight=False, soft_wrap=True)
+        say(f"{error}", "error", "red")
         sys.exit(error.exit_code)
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error).strip()
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         if text.startswith("permission denied for"):
             hint = f".{hint} {RIGHTS}"
-        messages.print(f"[red]error[/red] {text}{hint}", highlight=False, soft_wrap=True)
+        say(f"{text}{hint}", "error", "red")
         sys.exit(1)
     except OSError as error:  # a folder that cannot be written, a disk that is full
         where = f": {error.filename}" if error.filename else ""
-        messages.print(f"[red]error[/red] {error.strerror or error}{where}", highlight=False, soft_wrap=True)
+        say(f"{error.strerror or error}{where}", "error", "red")
         sys.exit(1)

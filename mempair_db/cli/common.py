@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 from psycopg.rows import dict_row
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from mempair_db import __version__
 from mempair_db.database import queries
@@ -80,6 +82,11 @@ def model_id(dsn: str, name: str | None) -> int | None:
     return int(rows(dsn, "find_model", name=name)[0]["id"])
 
 
+def say(text: object, mark: str = "", colour: str = "") -> None:
+    """Print a message as it is: brackets in a name are no markup, and a line in a pipe or a file is not cut."""
+    messages.print(Text.assemble((f"{mark} ", colour) if mark else "", str(text)), soft_wrap=True)
+
+
 def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print rows as a table or as JSON."""
     if as_json:
@@ -87,7 +94,7 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     elif rows:
         show_table(table(rows))
     else:
-        messages.print("Nothing to show.")
+        say("Nothing to show.")
 
 
 def show_table(shown: Table) -> None:
@@ -97,7 +104,7 @@ def show_table(shown: Table) -> None:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """Return rows as a table for the terminal."""
-    table = Table(*(rows[0].keys() if rows else ()), box=None, header_style="bold")
+    table = Table(*map(escape, rows[0] if rows else ()), box=None, header_style="bold")
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
+        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typer
+from rich.text import Text
 
 from mempair_db.cli.common import AsJson, Dsn, app, out, show
 from mempair_db.database import doctor as checks
@@ -20,6 +21,7 @@ def doctor(dsn: Dsn = None, as_json: AsJson = False) -> None:
     else:
         for finding in findings:
             colour = "red" if finding.remedy else "green"
-            line = f"{finding.check.replace('_', ' '):14} [{colour}]{finding.fact}[/{colour}]"
-            out.print(f"{line} {finding.remedy}".rstrip(), highlight=False, soft_wrap=True)
+            check = f"{finding.check.replace('_', ' '):14} "
+            remedy = f" {finding.remedy}" if finding.remedy else ""
+            out.print(Text.assemble(check, (finding.fact, colour), remedy), soft_wrap=True)
     raise typer.Exit(1 if any(finding.remedy for finding in findings) else 0)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mempair_db import errors
-from mempair_db.cli.common import AsJson, Dsn, Name, group, messages, rows, show
+from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, say, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 from mempair_db.ledger import checkpoints, keys, notes
@@ -43,9 +43,7 @@ def keys_new(
     """Make a signing key and print its public key, which the receivers of receipts need."""
     path = key or keys.default_path()
     print(keys.create(name, path).public)  # noqa: T201
-    messages.print(
-        f"The private key is in {path}. Back it up; publish the line above.", highlight=False, soft_wrap=True
-    )
+    say(f"The private key is in {path}. Back it up; publish the line above.")
 
 
 @keys_app.command("show")
@@ -130,9 +128,9 @@ def odometer_restored(
             text = f"is behind: {one.here} entries here, {one.there} there"
         else:
             text = f"has all {one.there} entries of the file"
-        messages.print(f"{one.model} {text}.", highlight=False)
+        say(f"{one.model} {text}.")
     if not missing:
-        messages.print("No erasure is missing here.")
+        say("No erasure is missing here.")
     raise typer.Exit(5 if missing or any(one.parted for one in found) else 0)
 
 
@@ -158,14 +156,14 @@ def odometer_compare(
         for name, verdict in verdicts.items():
             if first.origin.endswith(notes.log_name(verdict.model_id, name)):
                 verdict.require(name)
-    messages.print(f"{first.size} and {second.size} entries of {first.origin}: one ledger.", highlight=False)
+    say(f"{first.size} and {second.size} entries of {first.origin}: one ledger.")
 
 
 @odometer_app.command("attest")
 def odometer_attest(name: Name, dsn: Dsn = None) -> None:
     """Enter a salted commitment to the model's present state: a restored copy of it can then be told from another."""
     (entry,) = rows(dsn, "attest_state", name=name)
-    messages.print(f"Entry {entry['entry']} fixes the state of {name}; sign a checkpoint now.", highlight=False)
+    say(f"Entry {entry['entry']} fixes the state of {name}; sign a checkpoint now.")
 
 
 @odometer_app.command("checkpoint")
@@ -183,4 +181,4 @@ def odometer_checkpoint(
         print(note, end="")  # noqa: T201
     else:
         checkpoints.replace(to, note)
-        messages.print(f"Signed {note.splitlines()[1]} entries of {name} in {to}.", highlight=False, soft_wrap=True)
+        say(f"Signed {note.splitlines()[1]} entries of {name} in {to}.")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mempair_db.cli.common import AsJson, Name, app, messages, show, show_table, table
+from mempair_db.cli.common import AsJson, Name, app, say, show, show_table, table
 
 fleet_app = typer.Typer(no_args_is_help=True, help="One model over several databases, whose rows stay where they are.")
 app.add_typer(fleet_app, name="fleet")
@@ -62,7 +62,7 @@ def fleet_model_create(
     given: dict[str, Any] = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name")}
     given |= {"features": _listed(features), "key": _listed(key)}
     new = declare.create(config.read(file), name, given)
-    messages.print(f"Model {name} is declared on {', '.join(new) or 'every shard already'}.", highlight=False)
+    say(f"Model {name} is declared on {', '.join(new) or 'every shard already'}.")
 
 
 @fleet_models.command("alter")
@@ -85,7 +85,7 @@ def fleet_model_alter(
     given = {k: v for k, v in locals().items() if k not in ("config", "declare", "file", "name")}
     due = declare.alter(config.read(file), name, given)
     then = ": the next exchange (`mempair fleet sync`) refreshes all of them" if due else ""
-    messages.print(f"Model {name} is changed on every shard{then}.", highlight=False)
+    say(f"Model {name} is changed on every shard{then}.")
 
 
 @fleet_models.command("drop")
@@ -112,13 +112,13 @@ def fleet_sync(
 
     def hear(done: exchange.Exchanged) -> None:
         for note in done.notes:
-            messages.print(f"{done.model}: {note}", highlight=False)
+            say(f"{done.model}: {note}")
         for shard, why in done.down.items():
             if shard not in down:
                 said = why if shard in why else f"shard {shard}: {why}"
-                messages.print(said, highlight=False, soft_wrap=True)
+                say(said)
         for shard in set(down) - set(done.down):
-            messages.print(f"shard {shard} is there again", highlight=False)
+            say(f"shard {shard} is there again")
         down.clear()
         down.update(done.down)
 
@@ -153,7 +153,7 @@ def fleet_refresh(
         done = refresh_fleet(ready.computing, ready.known, name, why)
         ready.once(name)
     said = f"{name} has constants {done.generation}, from {done.references} reference rows of {done.rows} rows."
-    messages.print(said, highlight=False)
+    say(said)
 
 
 @fleet_app.command("verify")
@@ -183,7 +183,7 @@ def fleet_export(
     parts = partitions(partition_by)
     with Computing(config.read(file)) as computing:
         count = files.export_fleet(computing, name, folder, rows=rows, partitions=parts)
-    messages.print(f"{count} rows of {name} in {folder}.", highlight=False)
+    say(f"{count} rows of {name} in {folder}.")
 
 
 @fleet_app.command("audit")
@@ -215,7 +215,7 @@ def show_verdict(report: Any, as_json: bool) -> NoReturn:
         lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
         show_table(table(lines))
     said = f"is what its {report.rows} rows make of it" if report.fine else "differs from its rows"
-    messages.print(f"{report.model} {said}.", highlight=False)
+    say(f"{report.model} {said}.")
     raise typer.Exit(0 if report.fine else 5)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
-from mempair_db.cli.common import AsJson, Dsn, Name, group, messages, query, rows, show
+from mempair_db.cli.common import AsJson, Dsn, Name, group, query, rows, say, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 from mempair_db.pages import shape
@@ -28,8 +28,8 @@ KeepReceipts = Annotated[str | None, typer.Option(help="How long receipts are ke
 
 def _hear(said: psycopg.errors.Diagnostic) -> None:
     hint = f" {said.message_hint}" if said.message_hint else ""
-    mark = "[yellow]warning[/yellow] " if said.severity_nonlocalized == "WARNING" else ""
-    messages.print(f"{mark}{said.message_primary}{hint}", highlight=False, soft_wrap=True)
+    mark = ("warning", "yellow") if said.severity_nonlocalized == "WARNING" else ()
+    say(f"{said.message_primary}{hint}", *mark)
 
 
 def _listed(names: str | None) -> list[str] | None:
@@ -119,7 +119,7 @@ def model_create(
     with connect(server.ensure(dsn)) as connection:
         connection.add_notice_handler(_hear)
         connection.execute(query("create_model"), parameters)
-    messages.print(f"Model {name} is declared on {table}.", highlight=False)
+    say(f"Model {name} is declared on {table}.")
 
 
 @model_app.command("alter")
@@ -164,7 +164,7 @@ def model_alter(
         connection.execute(query("alter_model"), parameters)
     (described,) = rows(dsn, "describe_model", name=name)
     waits = f"; it is {described['status']}: {described['reason']}" if described["reason"] else ""
-    messages.print(f"Model {name} is changed{waits}.", highlight=False)
+    say(f"Model {name} is changed{waits}.")
 
 
 @model_app.command("describe")
@@ -189,7 +189,7 @@ def model_curve(
         show(found, as_json)
         return
     out.write_text(shape.picture(name, feature, found), encoding="utf-8")
-    messages.print(f"{out} has the shape of {feature}.", highlight=False)
+    say(f"{out} has the shape of {feature}.")
 
 
 @model_app.command("list")
@@ -205,7 +205,7 @@ def model_drop(
     """Remove a model, its triggers and what it learned."""
     with connect(server.ensure(dsn)) as connection:
         connection.execute(query("drop_model"), {"name": name, "keep": keep_ledger})
-    messages.print(f"Model {name} is dropped.", highlight=False)
+    say(f"Model {name} is dropped.")
 
 
 @model_app.command("pause")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from mempair_db.cli.bench import Quick, bench_app
 from mempair_db.cli.bench import _print as print_result
-from mempair_db.cli.common import AsJson, Dsn, app, messages, out, show
+from mempair_db.cli.common import AsJson, Dsn, app, messages, out, say, show
 from mempair_db.cli.evidence import KeyFile, PublicKeys, trusted
 from mempair_db.cli.start import sql_app
 from mempair_db.database.connect import connect
@@ -54,14 +55,16 @@ def export(
     """Write ledger, constants and learned order to Parquet and a DuckDB file, for work away from production."""
     from mempair_db.offline.export import export as write  # noqa: PLC0415 - DuckDB and Arrow take a moment to import
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
+    from mempair_db.worker.messages import some  # noqa: PLC0415
 
     parts = partitions(partition_by)
     if rows:
-        messages.print(
-            f"[yellow]Personal data:[/yellow] {folder} will hold keys and features of every surviving row. "
+        say(
+            f"{folder} will hold keys and features of every surviving row. "
             "Its files are readable by you alone; a deletion in production does not reach them. "
             "Remove the folder when you are done.",
-            highlight=False,
+            "Personal data:",
+            "yellow",
         )
     done = write(
         server.ensure(dsn), folder, name=name, rows=rows, route=route, partitions=parts, bars=shown_on(messages)
@@ -69,11 +72,9 @@ def export(
     if as_json:
         print(json.dumps(asdict(done), default=str))  # noqa: T201
         return
-    messages.print(
-        f"{done.models} models, {done.entries} ledger entries, {done.rows} rows in {folder} (by {done.route}). "
+    say(
+        f"{some(done.models, 'model')}, {done.entries} ledger entries, {done.rows} rows in {folder} (by {done.route}). "
         f"Next: `mempair audit --from {folder}`, or `cd {folder} && duckdb mempair.duckdb`.",
-        highlight=False,
-        soft_wrap=True,
     )
 
 
@@ -156,13 +157,13 @@ def audit(
         for line in text.claims(result):
             out.print(line, highlight=False, soft_wrap=True)
         note = "" if model.exact else f" {text.ONE_RECORD}"
-        messages.print(f"{result.summary()}.{note}", highlight=False)
+        say(f"{result.summary()}.{note}")
     if signer is not None:
         from mempair_db.measure.attest import attest as enter  # noqa: PLC0415
 
         with connect(server.ensure(dsn), autocommit=True) as connection:
             seq = enter(connection, number, result, signer)
-        messages.print(f"Entered as ledger entry {seq}, signed by {signer.public.name}.", highlight=False)
+        say(f"Entered as ledger entry {seq}, signed by {signer.public.name}.")
     if result.unproven:
         raise typer.Exit(5)
 
@@ -187,9 +188,7 @@ def report(
         effort = audits.QUICK if quick else audits.Effort()
         result = audits.audit(model, effort=effort, bars=bars) if audited else None
         page.write_text(render(model, result), encoding="utf-8")
-    messages.print(
-        f"{page} is written" + (f": {result.summary()}." if result else "."), highlight=False, soft_wrap=True
-    )
+    say(f"{page} is written" + (f": {result.summary()}." if result else "."))
     if result is not None and result.unproven:
         raise typer.Exit(5)
 
@@ -234,7 +233,7 @@ def simulate(
     place = None if Path(source).exists() else server.ensure(dsn)
     table = load(source, target, features=columns, positive=positive, dsn=place, limit=rows, on_null=on_null)
     missing = "for missing values" if on_null == "skip" else "for a missing target"
-    messages.print(f"{len(table)} rows, {table.skipped} left out {missing}.", highlight=False)
+    say(f"{len(table)} rows, {table.skipped} left out {missing}.")
     wanted = simulation.scenarios(
         epsilon=_numbers("epsilon", epsilon),
         gamma=_numbers("gamma", gamma),
@@ -250,7 +249,7 @@ def simulate(
     advice = advices.advise(results, most_loss, exact, published=published)
     if page is not None:
         page.write_text(render(source, results, advice, exact), encoding="utf-8")
-        messages.print(f"{page} is written.", highlight=False)
+        say(f"{page} is written.")
     if as_json:
         answer = {"need": advice.need, "reason": advice.reason, "parameters": advice.sql()}
         tables = {"exact": [trial.row() for trial in exact], "results": [r.row() for r in results]}
@@ -258,17 +257,15 @@ def simulate(
         return
     show([trial.row() for trial in exact], as_json=False)
     differing, same = advices.varying([r.row() for r in results])
-    messages.print(
+    say(
         "The certified unlearners, in all of them: " + ", ".join(f"{k} {v}" for k, v in same.items()),
-        highlight=False,
-        soft_wrap=True,
     )
     show(differing, as_json=False)
-    messages.print(f"{advice.need}: {advice.reason}.", highlight=False, soft_wrap=True)
+    say(f"{advice.need}: {advice.reason}.")
     if advice.found:
-        out.print(advice.sql(), highlight=False, soft_wrap=True)
+        out.print(Text(advice.sql()), soft_wrap=True)
     if advice.best is not None and advice.best.scenario.unlearner == "symmetric":
-        messages.print(advices.PASSIVE, highlight=False, soft_wrap=True)
+        say(advices.PASSIVE)
 
 
 def _numbers(name: str, text: str, *, auto: bool = False) -> list[float | None]:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from mempair_db import errors
-from mempair_db.cli.common import Dsn, Name, app, messages, query
+from mempair_db.cli.common import Dsn, Name, app, query, say
 from mempair_db.cli.evidence import KeyFile, PublicKeys, trusted
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
@@ -87,13 +87,11 @@ def verify(
     document = page.read(text)
     believed = trusted(public_key)
     whose = "--public-key" if public_key else f"this machine's own signing key, {keys.default_path()}"
-    messages.print(f"Checked with {', '.join(map(str, believed))} from {whose}.", highlight=False, soft_wrap=True)
-    messages.print(
-        "The key that a receipt prints proves nothing: take the issuer's from somewhere else.", highlight=False
-    )
+    say(f"Checked with {', '.join(map(str, believed))} from {whose}.")
+    say("The key that a receipt prints proves nothing: take the issuer's from somewhere else.")
     for line in receipts.check(document, believed, key_value):
         print(f"good: {line}")  # noqa: T201
     for line in receipts.remarks(document):
         print(f"note: {line}")  # noqa: T201
     if key_value is None:
-        messages.print(f"Not checked: that {document['key']!r} is your key value; give --key-value.", highlight=False)
+        say(f"Not checked: that {document['key']!r} is your key value; give --key-value.")

@@ -8,7 +8,7 @@ import typer
 from psycopg import sql
 
 from mempair_db import errors
-from mempair_db.cli.common import Dsn, app, messages, query
+from mempair_db.cli.common import Dsn, app, query, say
 from mempair_db.cli.start import sql_app
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
@@ -32,7 +32,7 @@ def grant(
     with connect(server.ensure(dsn)) as connection:
         for kind, role in wanted:
             connection.execute(query("revoke_role" if revoke else "grant_role"), {"role": role, "kind": kind})
-            messages.print(f"{role} is {'no longer' if revoke else 'now'} {kind}.", highlight=False)
+            say(f"{role} is {'no longer' if revoke else 'now'} {kind}.")
 
 
 @sql_app.command("grants")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mempair_db.cli.common import Dsn, app, group, messages, out
+from mempair_db.cli.common import Dsn, app, group, out, say
 from mempair_db.embedded import binaries, server
 
 sql_app = group("sql", "Print SQL for a database administrator.")
@@ -32,7 +32,7 @@ def up() -> None:
 def down() -> None:
     """Stop the embedded server; its data stays."""
     server.Server().stop()
-    messages.print("The embedded server is stopped; `mempair up` starts it again.")
+    say("The embedded server is stopped; `mempair up` starts it again.")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -48,7 +48,7 @@ def install(dsn: Dsn = None) -> None:
     from mempair_db.database import install as schema  # noqa: PLC0415 - Alembic takes a moment to import
 
     schema.install(server.ensure(dsn))
-    messages.print("Schema mempair is installed.")
+    say("Schema mempair is installed.")
 
 
 @app.command()
@@ -59,7 +59,7 @@ def uninstall(dsn: Dsn = None, yes: Annotated[bool, typer.Option("--yes", help="
     if not yes:
         typer.confirm("Remove all models, their ledgers and the schema mempair?", abort=True, err=True)
     schema.uninstall(server.ensure(dsn))
-    messages.print("Schema mempair is removed.")
+    say("Schema mempair is removed.")
 
 
 @sql_app.command("install")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, query, show_table, table
+from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, query, say, show_table, table
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
@@ -49,14 +49,14 @@ def verify(
         lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
         show_table(table(lines))
     if report.fine:
-        messages.print(f"{name} is what its {report.rows} rows make of it.", highlight=False)
+        say(f"{name} is what its {report.rows} rows make of it.")
         return
     wrong = ", ".join(check.check for check in report.checks if not check.fine)
     if repair:
         with connect(address) as connection:
             connection.execute(query("retrain"), {"name": name, "reason": f"verify found differences: {wrong}"})
-        messages.print(f"{name} differs from its table: {wrong}. A refresh is requested.", highlight=False)
+        say(f"{name} differs from its table: {wrong}. A refresh is requested.")
         return
     remedy = f"`mempair verify {name} --repair` asks for a refresh."
-    messages.print(f"{name} differs from its table: {wrong}. {remedy}", highlight=False)
+    say(f"{name} differs from its table: {wrong}. {remedy}")
     raise typer.Exit(5)

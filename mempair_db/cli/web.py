@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mempair_db import errors
-from mempair_db.cli.common import Dsn, app, messages
+from mempair_db.cli.common import Dsn, app, say
 from mempair_db.cli.evidence import KeyFile
 from mempair_db.embedded import server
 
@@ -48,8 +48,8 @@ def web(
     listening = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
-    messages.print("Serving what models learn and forget" + ("" if allow_actions else ", read-only") + ". Open:")
-    messages.print(f"  {address}" + (f"?token={locks.token}" if locks.token else ""), highlight=False, soft_wrap=True)
+    say("Serving what models learn and forget" + ("" if allow_actions else ", read-only") + ". Open:")
+    say(f"  {address}" + (f"?token={locks.token}" if locks.token else ""))
     settings = uvicorn.Config(
         build(here), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
     )

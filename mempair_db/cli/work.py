@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.live import Live
+from rich.text import Text
 
 from mempair_db import errors
-from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, show, table
+from mempair_db.cli.common import AsJson, Dsn, Name, app, messages, model_id, out, query, rows, say, show, table
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 
@@ -26,6 +27,7 @@ def worker(
     dsn: Dsn = None,
 ) -> None:
     """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
+    from mempair_db.offline.progress import shown_on  # noqa: PLC0415
     from mempair_db.pair.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
     from mempair_db.worker import logs  # noqa: PLC0415
     from mempair_db.worker.loop import Worker  # noqa: PLC0415
@@ -40,13 +42,15 @@ def worker(
             f"Metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}.",
             remedy="Choose another --metrics-port; 0 takes a free one.",
         ) from error
-    process = Worker(lambda: server.ensure(dsn), model_id=model_id(address, model), idle=idle, metrics=metrics)
+    bars = shown_on(messages, after=1.0) if messages.is_terminal and not log_json else None
+    number = model_id(address, model)
+    process = Worker(lambda: server.ensure(dsn), model_id=number, idle=idle, metrics=metrics, bars=bars)
     signal.signal(signal.SIGTERM, lambda *_: process.stop())
     signal.signal(signal.SIGINT, lambda *_: process.stop())
     if once:
         failed = process.run_once()
         for name, why in failed.items():
-            messages.print(f"[red]error[/red] model {name} failed: {why}", highlight=False, soft_wrap=True)
+            say(f"model {name} failed: {why}", "error", "red")
         raise typer.Exit(1 if failed else 0)
     compile_meanwhile()
     process.run()
@@ -78,7 +82,7 @@ def health(
     """Exit with 0 if a worker is alive, no model has failed and no deletion waits too long; else say what is wrong."""
     problems = rows(dsn, "health", silence=silence, patience=patience)
     for row in problems:
-        messages.print(row["problem"], highlight=False)
+        say(row["problem"])
     raise typer.Exit(1 if problems else 0)
 
 
@@ -90,13 +94,12 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
     from mempair_db.worker.retrain import retrain as replay  # noqa: PLC0415
 
     address = server.ensure(dsn)
-    (model,) = rows(address, "describe_model", name=name)
-    bar = shown_on(messages)(f"Reading {model['source']} for {name}", max(model["rows_learned"], 1))
-    with connect(address, autocommit=True) as connection, bar as advance:
+    number = model_id(address, name) or 0
+    with connect(address, autocommit=True) as connection:
         batch.prepare(connection)
-        outcome = replay(connection, model["model_id"], "requested", dsn=address, advance=advance)
+        outcome = replay(connection, number, "requested", dsn=address, bars=shown_on(messages))
     for note in outcome.notes or [f"another worker has {name} at the moment: try again"]:
-        messages.print(note, highlight=False)
+        say(note)
 
 
 @app.command()
@@ -112,7 +115,7 @@ def reconcile(
 
     address = server.ensure(dsn)
     updated = escaped_updates(address, model_id(address, name) or 0, shown_on(messages))
-    with messages.status(f"Comparing {name} with its table ..."):
+    with messages.status(Text(f"Comparing {name} with its table ...")):
         findings = rows(address, "reconcile", name=name, repair=repair)
     if updated:
         what = (
@@ -125,7 +128,7 @@ def reconcile(
     if findings or as_json:
         show(findings, as_json)
     else:
-        messages.print(f"{name} has learned exactly what its table holds.", highlight=False)
+        say(f"{name} has learned exactly what its table holds.")
     raise typer.Exit(5 if findings and not repair else 0)
 
 
@@ -151,7 +154,8 @@ def backfill(
                     row = connection.execute(query("backfill"), values).fetchone()
                     enqueued += row[0] if row else 0
                     advance(round(min(chunk, blocks - first) * density))
-    messages.print(f"{enqueued} rows enqueued; a worker learns them.", highlight=False)
+    done = f"{enqueued} rows enqueued; a worker learns them." if enqueued else "No row is missing: nothing to enqueue."
+    say(done)
 
 
 @app.command()
@@ -168,9 +172,8 @@ def purge(
         batch.prepare(connection)
         for number, name in connection.execute(query("model_ids")).fetchall():
             done = erase(connection, number)
-            messages.print(
+            say(
                 f"{name}: {'erased' if done else 'changes are waiting; run the worker, then purge again'}",
-                highlight=False,
             )
         if full:
             with messages.status("Rewriting tables ..."):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
+
 from mempair_db.measure.audit import Audit
 from mempair_db.measure.claims import FAILS, HOLDS, OPEN, SKIPPED, VOID
 from mempair_db.measure.replay import CHANCE, Comparison
@@ -17,7 +19,9 @@ ONE_RECORD = (
 def comparison(result: Comparison) -> list[str]:
     """Say what a replay found."""
     where = "from the start of the epoch" if result.since == 0 else f"from the earlier export, tick {result.since}"
-    lines = [f"{result.model}, epoch {result.epoch}: {result.rows} surviving rows, {result.clock} ticks, {where}."]
+    lines = [
+        f"{escape(result.model)}, epoch {result.epoch}: {result.rows} surviving rows, {result.clock} ticks, {where}."
+    ]
     if result.waiting:
         lines.append(
             f"{result.waiting} captured changes are not applied yet: run `mempair worker --once` and try again."
@@ -59,10 +63,11 @@ def comparison(result: Comparison) -> list[str]:
 def claims(result: Audit) -> list[str]:
     """Say what became of every claim, two lines each."""
     colours = {HOLDS: "green", FAILS: "red", OPEN: "yellow", SKIPPED: "dim", VOID: "dim"}
-    lines = [f"[bold]{result.model}[/bold], epoch {result.epoch}, clock {result.clock}, as of {result.exported_at}"]
+    clock = f", clock {result.clock}" if result.clock else ""  # an exact model has none
+    lines = [f"[bold]{escape(result.model)}[/bold], epoch {result.epoch}{clock}, as of {result.exported_at}"]
     for claim in result.claims:
         facts = claim.measured + (f"  (limit: {claim.limit})" if claim.limit else "")
         facts += f"  {claim.note}" if claim.note else ""
         verdict = f"[{colours[claim.verdict]}]{claim.verdict:>14}[/]"
-        lines += [f"{verdict}  {claim.says}", f"{'':16}[dim]{facts.strip()}[/dim]"]
+        lines += [f"{verdict}  {claim.says}", f"{'':16}[dim]{escape(facts.strip())}[/dim]"]
     return lines

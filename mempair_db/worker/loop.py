@@ -22,6 +22,7 @@ from mempair_db.database import revision
 from mempair_db.database.connect import connect
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome
+from mempair_db.offline.progress import Bars, told
 from mempair_db.worker import batch
 from mempair_db.worker import changes as queue
 from mempair_db.worker.messages import Messages, cause, failure_of
@@ -97,8 +98,11 @@ class Worker:
         purge_after: float = PURGE_AFTER,
         report: Callable[[int, Outcome], None] | None = None,
         metrics: Metrics | None = None,
+        bars: Bars | None = None,
     ) -> None:
         """Work on every model, or on one; `report` hears of everything that was done.
+
+        `bars` show how far the reading of a table has come; without them the log does.
 
         A `dsn` that is a function is asked again for every connection: an embedded server may have moved.
         """
@@ -107,6 +111,7 @@ class Worker:
         self.idle = idle
         self.report = report
         self.metrics = metrics
+        self.bars = told(log.info) if bars is None else bars
         self.id = uuid.uuid4()
         self._stop = threading.Event()
         self._purges = Purges(purge_after)
@@ -208,7 +213,7 @@ class Worker:
         if turn.retrain_requested is None and why is not None:
             connection.execute(query("request_retrain"), {"model": turn.id, "why": why})
         if turn.retrain_requested or why:
-            outcome = retrain(connection, turn.id, dsn=self.dsn, give_up=self._stop.is_set)
+            outcome = retrain(connection, turn.id, dsn=self.dsn, give_up=self._stop.is_set, bars=self.bars)
         elif turn.queued and self._may_look(turn) and queue.waits(connection, turn.id):
             outcome = batch.apply_batch(connection, turn.id)
             self._looked(turn, outcome)

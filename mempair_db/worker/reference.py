@@ -37,19 +37,22 @@ class Left(NamedTuple):
     c: Any
 
 
-def choose(connection: psycopg.Connection[Any], model: Model) -> Changes | None:
-    """Choose 5,000 to 10,000 new reference rows by their keys, and store which; None if the table has too few."""
+def choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Changes | None, int]:
+    """Choose 5,000 to 10,000 new reference rows by their keys, and store which; None if the table has too few.
+
+    Also return how many rows it has.
+    """
     forget(connection, model)
     count = connection.execute(model.statement("count_source")).fetchone()
     rows = count[0] if count else 0
     if rows < model.terms["calibration_rows"]:
-        return None
+        return None, rows
     sample = read(connection, model, salt(model), threshold(rows))
     if len(sample) == 0:
-        return None
+        return None, rows
     store(connection, model, sample)
     point("reference chosen")
-    return sample
+    return sample, rows
 
 
 def salt(model: Model) -> int:

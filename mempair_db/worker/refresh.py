@@ -20,6 +20,7 @@ from mempair_db.database.packed import Rows
 from mempair_db.database.queries import query
 from mempair_db.database.source import each_chunk
 from mempair_db.ledger.record import Record
+from mempair_db.offline.progress import Bars
 from mempair_db.pair import classes
 from mempair_db.pair.encode import RAREST
 from mempair_db.pair.fingerprint import fingerprints
@@ -52,11 +53,14 @@ def read(
     record: Record,
     dsn: str | None,
     give_up: Callable[[], bool],
-    advance: Callable[[int], None],
+    bars: Bars,
     given: Given | None = None,
 ) -> int | None:
     """Learn every row anew under new constants, or under those that are given; how many, None if told to give up."""
-    reference, sample = _choose(connection, model) if given is None else (take(connection, model, given), None)
+    if given is None:
+        reference, sample, rows = _choose(connection, model)
+    else:
+        reference, sample, rows = take(connection, model, given), None, 0
     learned.forget_all(connection, model.id)
     if reference is None:
         return 0
@@ -68,16 +72,17 @@ def read(
         part = total(reference, terms, chunk.x, chunk.y, chunk.c)
         return part, learned.pack(model.id, chunk.keys, prints, None, connection.info.encoding), rejected
 
-    for part, packed, rejected in each_chunk(connection, model, dsn, add):
-        added += part
-        learned.enter(connection, packed)
-        for key, reason in rejected:
-            record.reject(0, key, queue.INSERT, reason)
-        record.flush(connection)
-        point("chunk replayed")
-        advance(part.n + len(rejected))
-        if give_up():
-            return None
+    with bars(f"Reading the table of {model.name}", rows) as advance:
+        for part, packed, rejected in each_chunk(connection, model, dsn, add):
+            added += part
+            learned.enter(connection, packed)
+            for key, reason in rejected:
+                record.reject(0, key, queue.INSERT, reason)
+            record.flush(connection)
+            point("chunk replayed")
+            advance(part.n + len(rejected))
+            if give_up():
+                return None
     engine = model.exact
     begin(connection, model, reference, added, given)
     record.enter("calibrated", rows=engine.reference_rows, detail="exact")  # no constant: a ledger stays
@@ -126,12 +131,12 @@ def take(connection: psycopg.Connection[Any], model: Model, given: Given) -> Ref
     return given.reference
 
 
-def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Reference | None, Changes | None]:
-    """Choose the constants from new reference rows, which are returned too; None if there are too few rows."""
+def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Reference | None, Changes | None, int]:
+    """Choose the constants from new reference rows; return both, and how many rows there are: None if too few."""
     engine = model.exact
-    sample = rows_of_reference.choose(connection, model)
+    sample, rows = rows_of_reference.choose(connection, model)
     if sample is None:
-        return None, None
+        return None, None, rows
     engine.reference_rows = len(sample)
     labels = _classes(connection, model) if engine.terms["loss"] == "classes" else ()
     if (sample.y == sample.y[0]).all() and len(labels) < 2:  # of several classes y says nothing
@@ -141,8 +146,8 @@ def _choose(connection: psycopg.Connection[Any], model: Model) -> tuple[Referenc
     if engine.terms["loss"] == "classes" and not labels:
         model.reason = "no class has the 5 rows that it needs"
         rows_of_reference.forget(connection, model)
-        return None, None
-    return refer(engine.terms, sample.x, sample.y, sample.c, labels), sample
+        return None, None, rows
+    return refer(engine.terms, sample.x, sample.y, sample.c, labels), sample, rows
 
 
 def _classes(connection: psycopg.Connection[Any], model: Model) -> tuple[str, ...]:

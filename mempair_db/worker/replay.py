@@ -13,6 +13,7 @@ from mempair_db.database.faults import point
 from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Record
+from mempair_db.offline.progress import Bars
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import certified, reference
 from mempair_db.worker import changes as queue
@@ -23,14 +24,14 @@ def read(
     model: Model,
     record: Record,
     give_up: Callable[[], bool],
-    advance: Callable[[int], None],
+    bars: Bars,
 ) -> int | None:
     """Learn every surviving row again; return how many, None if told to give up.
 
     Constants come from a sample of the whole table. Too few rows for that: the new epoch begins in the queue.
     """
     pair = model.certified.pair
-    sample = reference.choose(connection, model)
+    sample, count = reference.choose(connection, model)
     connection.execute(model.statement("open_source"), {"model": model.id})  # its snapshot still has the old ticks
     learned.forget_all(connection, model.id)
     if sample is None:
@@ -39,7 +40,8 @@ def read(
     model.epoch -= 1  # start_epoch counts it
     certified.start_epoch(model, sample, record)
     stepping: Future[bytes] | None = None
-    with ThreadPoolExecutor(1) as beside:  # the server sends rows while the kernel learns the ones before
+    # The server sends rows while the kernel learns the ones before.
+    with ThreadPoolExecutor(1) as beside, bars(f"Reading the table of {model.name}", count) as advance:
         while rows := arrays.fetch(connection, model.statement("fetch_source")):
             if stepping is not None:
                 learned.enter(connection, stepping.result())

@@ -22,6 +22,7 @@ from mempair_db.database.models import Model
 from mempair_db.database.queries import query
 from mempair_db.ledger.record import Outcome, Record
 from mempair_db.ledger.says import BY_RETRAIN
+from mempair_db.offline.progress import Bars, silent
 from mempair_db.worker import refresh, replay
 from mempair_db.worker.batch import KEYS_AT_ONCE
 from mempair_db.worker.refresh import Given
@@ -39,13 +40,13 @@ def retrain(
     *,
     dsn: str | None = None,
     give_up: Callable[[], bool] = lambda: False,
-    advance: Callable[[int], None] = lambda _rows: None,
+    bars: Bars = silent,
     given: Given | None = None,
 ) -> Outcome:
     """Serve the request for a retrain, if it still stands, or the caller's own (`why`).
 
     Killed half-way, or told to give up, it leaves the old epoch. With a `dsn` the table is read on several connections.
-    `advance` hears of the rows that were read. A shard of a fleet never chooses constants alone: they are `given`, or
+    `bars` shows how many rows were read. A shard of a fleet never chooses constants alone: they are `given`, or
     stay what they are. A change of parameters that would end a serving model's predictions is undone instead.
     """
     too_few: str | None = None
@@ -72,9 +73,9 @@ def retrain(
         _enter_unseen(connection, record, unseen)
         oldest = _enter_deletions(connection, model, record)
         if isinstance(model.engine, Exact):
-            rows = refresh.read(connection, model, record, dsn, give_up, advance, given)
+            rows = refresh.read(connection, model, record, dsn, give_up, bars, given)
         else:
-            rows = replay.read(connection, model, record, give_up, advance)
+            rows = replay.read(connection, model, record, give_up, bars)
         if rows is None:
             raise Rollback
         if serving and rows and not model.engine.ready:
@@ -94,7 +95,8 @@ def retrain(
         record.enter("retrained", rows=rows, rho_cap=cap, detail=detail)
         record.outcome.retrained = True
         record.outcome.learned = rows
-        record.note(f"retrained on {rows} rows: {why}")
+        few = f"too few rows to begin with: it takes {model.terms['calibration_rows']} that have a target"
+        record.note(f"retrained on {rows} rows: {why}" if model.engine.begun else few)
         record.write(connection)
     if not record.outcome.retrained:
         return _undo(connection, model_id, too_few) if too_few is not None else Outcome()

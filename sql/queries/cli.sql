@@ -66,9 +66,9 @@ select s.* from mempair.model_status s order by s.model
 -- cli_status_short --
 -- What fits a terminal.
 select s.model, s.status, s.epoch, s.rows_learned as learned,
-       case when s.status in ('calibrating', 'learning') then coalesce(s.needed::text, '') else 'open' end as gate,
-       s.pending_changes as waiting, s.pending_deletions as deletions,
-       coalesce(date_trunc('second', clock_timestamp() - s.oldest_pending_deletion)::text, '') as oldest,
+       case when s.predicts then 'yes' else coalesce('from about ' || s.needed || ' rows', 'not now') end as predicts,
+       s.pending_changes as waiting, s.pending_deletions as "to forget",
+       coalesce(date_trunc('second', clock_timestamp() - s.oldest_pending_deletion)::text, '') as since, s.deletions as forgotten,
        case s.unlearner when 'exact' then 'exact' else coalesce(round(100.0 * s.rho_spent / s.rho_cap)::text || ' %%', '') end as budget,
        coalesce(s.reason, '') as reason
 from mempair.model_status s order by s.model
@@ -106,7 +106,8 @@ select format('model %%s has a deletion that waits since %%s', s.model, s.oldest
 from mempair.model_status s
 where s.oldest_pending_deletion < clock_timestamp() - make_interval(secs => %(patience)s::float8)
 union all
-select format('model %%s predicts new rows worse than it did: loss %%s this week, %%s at the last refresh; "mempair retrain %%s" reads the table anew',
+select format('model %%s predicts new rows worse than rows at the last refresh: loss %%s this week, %%s then; "mempair retrain %%L" '
+              'reads the table anew, and old rows that no longer hold can be deleted, or weigh less (weight)',
               s.model, round(s.loss_this_week::numeric, 3), round(s.loss_at_refresh::numeric, 3), s.model)
 from mempair.model_status s where s.drifts
 

@@ -10,4 +10,4 @@ where m.model = %(name)s
 
 -- client_parameters --
 select distinct unnest(p.proargnames) as name from pg_catalog.pg_proc p
-where p.pronamespace = 'mempair'::pg_catalog.regnamespace and p.proname = 'create_model'
+where p.pronamespace = 'mempair'::pg_catalog.regnamespace and p.proname = %(function)s

@@ -184,9 +184,10 @@ def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, cu
     code, _, err = mempair("model", "create", "exact", "customers", *options)
     assert code == 0
     assert "(exact) predicts the probability" in err
+    assert re.search(r"exact +retraining +0 +0 +from about 100 rows", mempair("status", "--dsn", customers)[1])
     mempair("worker", "--once", "--dsn", customers)
     code, out, _ = mempair("status", "--dsn", customers)
-    assert re.search(r"exact +ready .* exact", out)
+    assert re.search(r"exact +ready +1 +3000 +yes .* exact", out)
     (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
     assert (described["curves"], described["capacity"], described["rows_learned"]) == (2, "Infinity", 3000)
     assert "epsilon" not in described
@@ -195,6 +196,39 @@ def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, cu
     assert (code, "it is retraining" in err) == (0, True)
     (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
     assert (described["unlearner"], described["epsilon"]) == ("passive", 1.0)
+
+
+def test_names_full_of_brackets_are_shown_as_they_are(mempair: Run, database: str, tmp_path: Path) -> None:
+    name, table = "[/bold] 'x' [red]", '"[/t] [link]"'
+    with psycopg.connect(database) as connection:
+        connection.execute(f'create table {table} (id integer primary key, "[/a]" float8, plan text, y boolean)')
+        connection.execute(f"insert into {table} select i, i % 40, '[/p]', i % 3 = 0 from generate_series(1, 300) i")
+    options = ("--target", "y", "--features", "[/a],plan", "--dsn", database)
+    code, _, err = mempair("model", "create", name, table, *options)
+    assert (code, f"Model {name} is declared on {table}." in err, '"[/a]" double precision' in err) == (0, True, True)
+    for command in (
+        ("worker", "--once"),
+        ("status",),
+        ("model", "list"),
+        ("model", "describe", name),
+        ("model", "alter", name, "--ridge", "3"),
+        ("retrain", name),
+        ("verify", name),
+        ("reconcile", name),
+        ("backfill", name),
+        ("odometer", "show", name),
+        ("odometer", "verify", name),
+        ("audit", name, "--quick"),
+        ("model", "pause", name),
+        ("model", "resume", name),
+        ("purge",),
+        ("model", "curve", name, "[/a]"),
+        ("export", name, "--rows", "--out", str(tmp_path / "[/out]")),
+        ("model", "drop", name),
+    ):
+        code, out, err = mempair(*command, "--dsn", database)
+        assert code == 0, (command, err)
+        assert command[0] not in ("status", "verify", "audit") or "[/" in out + err, command
 
 
 def test_a_table_in_a_pipe_is_whole(customers: str) -> None:

@@ -218,3 +218,45 @@ def test_vectors_of_pgvector_can_be_given_as_lists(database: str, superuser: Cal
         client.learn("topic", [{k: v for k, v in note(i).items() if k != "small"} for i in range(150)])
         world.work()
         assert [client.predict_class("topic", note(i)) for i in range(3)] == ["art", "law", "sport"]
+
+
+def test_what_the_server_remarks_is_returned_and_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world(
+        "create table t (id integer primary key, age float8, plan text, y boolean)",
+        "insert into t select i, i % 40, null, i % 3 = 0 from generate_series(1, 50) i",
+    )
+    caplog.set_level("INFO", "mempair.client")
+    with Client(world.dsn, connections=1) as client:
+        remarks = client.create_model("m", "t", target="y", features="age, plan")
+        assert remarks[0].message == (
+            "model 'm' (exact) predicts the probability that y is true, because that is a boolean"
+        )
+        warnings = [str(remark) for remark in remarks if remark.warning]
+        assert "feature 'plan' is missing in all 50 rows looked at. It is learned once it is there" in warnings[0]
+        assert "begins to learn when 100 rows with a target are there; now there are 50" in warnings[1]
+        assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == warnings
+        assert len(caplog.records) == len(remarks)
+        caplog.clear()
+        assert client.receipt("m", 7) is None
+        assert "there is no receipt of '7' for model 'm'. The key is id." in caplog.records[0].getMessage()
+        assert client.alter_model("m", calibration_rows=20) == []
+        assert len(caplog.records) == 1  # the connection is listened to no more than once
+    world.work()
+    assert world.one("select status, rows_learned from mempair.model_status") == ("ready", 50)
+
+
+async def ask(dsn: str) -> list[str]:
+    async with AsyncClient(dsn) as client:
+        remarks = await client.create_model("m", "t", target="y", features="age")
+        await client.alter_model("m", ridge=3)
+        with pytest.raises(
+            errors.InvalidParameter, match=r"alter_model has no parameter 'rigde'. Did you mean 'ridge'"
+        ):
+            await client.alter_model("m", rigde=3)
+        return [str(remark) for remark in remarks]
+
+
+def test_an_async_client_returns_them_too(world: World) -> None:
+    world("create table t (id integer primary key, age float8, y boolean)")
+    assert "public.t has no row with a target yet" in asyncio.run(ask(world.dsn))[1]
+    assert world.one("select ridge from mempair.model") == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,8 @@ from mempair_db.demo.customers import TABLE, Customer, insert, invent
 from mempair_db.demo.screen import Screen
 from mempair_db.demo.story import MODEL, Story
 from mempair_db.worker.loop import Worker
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 def tell(home: Path) -> str:
@@ -40,6 +43,14 @@ def figures(text: str, label: str) -> list[float]:
     return [float(number) for number in line.split()]
 
 
+def status(home: Path) -> dict[str, tuple[object, ...]]:
+    """What `mempair status` says of each model: rows, deletions, needed, clock, whether it predicts."""
+    command, env = [sys.executable, "-m", "mempair_db", "status", "--json"], os.environ | {"MEMPAIR_HOME": str(home)}
+    found = json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
+    names = ("rows_learned", "deletions", "needed", "clock", "predicts")
+    return {row["model"]: tuple(row[name] for name in names) for row in found}
+
+
 def test_the_demo_tells_its_story_on_the_embedded_server_twice(server_home: Path) -> None:
     text = tell(server_home)
     assert text.count("The same, byte for byte.") == 2
@@ -59,6 +70,13 @@ def test_the_demo_tells_its_story_on_the_embedded_server_twice(server_home: Path
         assert re.search(rf"^ *{model} +unlearned ", text, re.MULTILINE)
     assert "bit for bit, the one computed from the remaining rows" in " ".join(text.split())
     assert re.search("mempair(_db)? verify demo_churn", text)
+    shown = re.findall(r"^ *10\d +[12] .*?([.\d]+) +([.\d]+) *$", text, re.MULTILINE)
+    assert status(server_home) == {  # 42, five hundred, and those that spent the certified budget
+        "demo_churn": (4000 - 501 - len(shown), 501 + len(shown), None, None, True),
+        "demo_certified": (4000 - 501 - len(shown), 0, None, 4000 - 501 - len(shown), True),
+    }
+    exact = [moved, *(float(move) for _, move in shown)]
+    assert f"{min(exact):.4f} to {max(exact):.4f}, as by a retrain".replace("0.", ".") in README
     assert "The same, byte for byte." in tell(server_home)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from mempair_db.database.connect import connect
@@ -220,6 +221,10 @@ def test_a_deletion_that_changes_the_constants_waits_for_a_refresh_and_the_polic
     assert "constants" in world.one("select retrain_requested from mempair.model")
     predicted = world.one("select mempair_try_predict('churn', s) from shop s where id = 1")
     assert (predicted is not None) == serves
+    assert world.one("select predicts, needed from mempair.model_status") == (serves, None)
+    if not serves:
+        with pytest.raises(psycopg.Error, match="not ready: its table is to be read anew: a reference row went"):
+            world("select mempair_predict('churn', s) from shop s")
     assert world.one("select pending_deletions from mempair.model_status") == 79
     world.work()
     assert world.one("select mempair_predict('churn', s) is not null from shop s where id = 1")

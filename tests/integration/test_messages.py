@@ -300,7 +300,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         LEARNED,
         "select mempair_predict('m', p) from people p",
         "'m' is not ready: it has learned 0 rows and needs about 100",
-        "mempair_try_predict",
+        'No worker is running: start one with "mempair worker". See mempair.model_status',
     ),
     "a model nobody made": (LEARNED, "select mempair_predict('n', p) from people p", "there is no model 'n'", ""),
     "a misspelt model": (

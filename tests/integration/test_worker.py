@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from mempair_db.database import faults, models
 from mempair_db.database.connect import connect
+from mempair_db.offline.progress import Advance
 from mempair_db.worker import batch, changes, loop
 from mempair_db.worker.batch import apply_batch
 from mempair_db.worker.loop import Worker
@@ -45,6 +47,25 @@ def test_rows_that_are_too_wide_for_one_batch_calibrate_all_the_same(
     world.work()
     assert world.one("select rows_learned from mempair.model_status") == 1000
     assert world.learned() == world.rows()
+
+
+@pytest.mark.parametrize("kind", ["exact", "symmetric"])
+def test_a_worker_shows_how_many_rows_of_a_table_it_has_read(world: World, kind: str) -> None:
+    shown: list[tuple[str, int]] = []
+    steps: list[int] = []
+
+    @contextmanager
+    def bars(what: str, total: int) -> Iterator[Advance]:
+        shown.append((what, total))
+        yield steps.append
+
+    world(SHOP, CHURN if kind == "symmetric" else CHURN.replace("unlearner => 'symmetric', lambda => 0.01,", ""))
+    world.fill(1, 900)
+    world.work()
+    world("insert into shop (id) values (1001), (1002)", "select mempair.retrain('churn')")  # which have no label
+    Worker(world.dsn, bars=bars).run_once()
+    assert shown == [("Reading the table of churn", 900)]
+    assert sum(steps) == 900
 
 
 def test_the_live_state_is_the_replay_of_the_learned_rows_bit_for_bit(shop: World) -> None:
