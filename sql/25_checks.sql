@@ -36,6 +36,7 @@ begin
         ('clip', model.clip::text, 'lies from 1e-6 to 8 for the exact unlearner, to 1e6 for the others',
          model.clip between 1e-6 and case when certified then 1e6 else 8 end),
         ('ridge', model.ridge::text, 'lies from 1e-6 to 1e9', model.ridge between 1e-6 and 1e9),
+        ('ridge', model.ridge::text, 'belongs to the exact unlearner; symmetric and passive have lambda', not certified or model.ridge = 10),
         ('curves', model.curves::text, 'lies from 0 to 16', coalesce(model.curves between 0 and 16, true)),
         ('curves', model.curves::text, 'belongs to the exact unlearner', not certified or coalesce(model.curves = 0, true)),
         ('serve_during_refresh', model.serve_during_refresh::text, 'is true or false', model.serve_during_refresh is not null),

@@ -67,7 +67,19 @@ begin
     perform mempair.check_parameters(model);
     perform mempair.check_source(source);
     model := mempair.check_columns(model, key);
+    if create_model.unlearner is null and model.unlearner = 'exact' and mempair.least_width(model, 0) > 1024 then
+        raise notice 'model % would be % numbers wide at least, and the exact unlearner takes 1024 at most: it gets the certified one, symmetric',
+            quote_literal(model.name), mempair.least_width(model, 0)
+            using hint = 'It hides deletions under noise, within a budget: see epsilon and delta.';
+        model.unlearner := 'symmetric';
+        model.calibration_rows := calibration_rows;
+        model.loss := loss;
+        model := mempair.choose_unlearner(model);
+        perform mempair.check_parameters(model);
+        model := mempair.check_columns(model, key);
+    end if;
     model.curves := coalesce(curves, mempair.default_curves(model));
+    perform mempair.check_width(model);
 
     -- Nobody writes between the backfill's snapshot and the triggers; CREATE TRIGGER would take the same lock.
     begin
@@ -97,18 +109,13 @@ begin
     return model.id;
 end $$;
 
--- Exact, unless the model is too wide for a matrix or the user asks for what only a certified unlearner has.
+-- Exact, unless the user asks for what only a certified unlearner has.
 create or replace function mempair.choose_unlearner(model mempair.model) returns mempair.model
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
     if model.unlearner is null then
         model.unlearner := 'exact';
-        if cardinality(model.features) > 1024 then
-            model.unlearner := 'symmetric';
-            raise notice 'model % has % features, and the exact unlearner at most 1024: it gets the certified one, symmetric',
-                quote_literal(model.name), cardinality(model.features)
-                using hint = 'It hides deletions under noise, within a budget: see epsilon and delta.';
-        elsif num_nonnulls(model.epsilon, model.delta, model.lambda, model.m, model.tau, model.kappa) > 0 then
+        if num_nonnulls(model.epsilon, model.delta, model.lambda, model.m, model.tau, model.kappa) > 0 then
             model.unlearner := 'symmetric';
             raise notice 'epsilon, delta, lambda, m, tau and kappa belong to the certified unlearners: model % gets symmetric',
                 quote_literal(model.name)
@@ -120,6 +127,25 @@ begin
     end if;
     model.calibration_rows := coalesce(model.calibration_rows, case model.unlearner when 'exact' then 100 else 500 end);
     return model;
+end $$;
+
+-- How wide a model is at least, whatever rows there will be: the intercept, every number with its knots, every text with the
+-- levels that were declared, or the buckets it is hashed into.
+create or replace function mempair.least_width(model mempair.model, curves integer) returns bigint
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select 1 + cardinality(model.numeric_features)::bigint * (1 + curves) + cardinality(model.text_features)
+        + coalesce((select sum(jsonb_array_length(c.value)) from jsonb_each(model.categories) c), 0)
+$$;
+
+create or replace function mempair.check_width(model mempair.model) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    if model.unlearner = 'exact' and mempair.least_width(model, model.curves) > 1024 then
+        raise exception 'model % would be % numbers wide at least, and the exact unlearner takes 1024 at most',
+            quote_literal(model.name), mempair.least_width(model, model.curves)
+            using errcode = 'MP001', hint = case when mempair.least_width(model, 0) > 1024
+                then 'Name fewer features, levels or buckets, or choose unlearner => ''symmetric''.' else 'Choose fewer curves: every number has as many more.' end;
+    end if;
 end $$;
 
 -- Numbers bend at 4 places where there are few enough of them: better than straight lines on 17 of 18 tables that had

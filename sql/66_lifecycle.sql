@@ -95,12 +95,13 @@ begin
     new_model.on_null := coalesce(alter_model.on_null, old_model.on_null);
     new_model.on_exhausted := coalesce(alter_model.on_exhausted, old_model.on_exhausted);
     new_model.calibration_rows := coalesce(alter_model.calibration_rows, old_model.calibration_rows);
-    new_model.ridge := coalesce(alter_model.ridge, old_model.ridge);
+    new_model.ridge := coalesce(alter_model.ridge, case when new_model.unlearner = 'exact' then old_model.ridge else 10 end);
     new_model.curves := coalesce(alter_model.curves, case when (new_model.unlearner = 'exact') = (old_model.unlearner = 'exact')
         then old_model.curves else mempair.default_curves(new_model) end);
     new_model.serve_during_refresh := coalesce(alter_model.serve_during_refresh, old_model.serve_during_refresh);
     new_model.keep_receipts := coalesce(alter_model.keep_receipts, old_model.keep_receipts);
     perform mempair.check_parameters(new_model);
+    perform mempair.check_width(new_model);
     select array_agg(format('%s=%s', n.key, coalesce(n.value, 'null')) order by n.key) into changed
     from jsonb_each_text(to_jsonb(new_model)) n join jsonb_each_text(to_jsonb(old_model)) o using (key)
     where n.value is distinct from o.value;

@@ -190,7 +190,7 @@ class Story:
 
     def prove(self) -> None:
         """Show the ledgers of both, and a receipt."""
-        self.screen.title("The ledger of both: every deletion has an entry of its own", LEDGER)
+        self.screen.title("The ledger of both: every deletion is in it, those that came together in one entry", LEDGER)
         self.screen.answer(self.connection, LEDGER)
         self.screen.title(f"The receipt for customer {PERSON}, in plain words (the function returns JSON)", RECEIPT)
         receipt = self.receipt(RECEIPT)

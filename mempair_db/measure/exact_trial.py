@@ -77,7 +77,7 @@ def _try(simulator: Simulator, table: Table, scenario: Scenario, rng: np.random.
     train = simulator.train
     x, y, c = _take(table, train)
     chosen = train[simulator.month(scenario, rng)]
-    width = encode.fit(x, c, y, regression=table.regression).d
+    width = encode.fit(x, c, y, regression=table.regression, curves=encode.curves_for(x.shape[1])).d
     if width > encode.WIDEST:
         refused = f"it would be {width:,} numbers wide, and {encode.WIDEST:,} is the most"
         return Trial(scenario.pattern, len(chosen), width, refused)

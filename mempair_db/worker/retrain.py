@@ -91,7 +91,8 @@ def retrain(
         )
         cap = model.certified.pair.odometer.cap if model.engine.begun and not isinstance(model.engine, Exact) else None
         served = f"{record.outcome.unlearned} by this retrain{_longest_wait(record, oldest)}"
-        detail = f"{why}; {before} deletions by noise, {served}"
+        noisy = before > 0 or not isinstance(model.engine, Exact)  # those of the epoch that ends
+        detail = f"{why}; {f'{before} deletions by noise, ' if noisy else 'deletions: '}{served}"
         record.enter("retrained", rows=rows, rho_cap=cap, detail=detail)
         record.outcome.retrained = True
         record.outcome.learned = rows

@@ -84,6 +84,10 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("MP001", {"unlearner": "passive", "loss": "squared"}, "loss", "huber"),
     ("MP001", {"unlearner": "passive", "curves": 4}, "curves", "exact"),
     ("MP001", {"ridge": 0}, "ridge", "from 1e-6"),
+    ("MP001", {"unlearner": "symmetric", "ridge": 3.0}, "ridge cannot be 3", "have lambda"),
+    ("MP001", {"source": "wide", "features": ["v:1024"], "unlearner": "exact"}, "would be 1025 numbers", "symmetric"),
+    ("MP001", {"source": "wide", "features": ["v:100"], "curves": 16}, "would be 1701 numbers", "fewer curves"),
+    ("MP001", {"source": "wide", "features": ["v:1024"], "curves": 1}, "curves cannot be 1", "exact unlearner"),
     ("MP001", {"epsilon": 20.5}, "epsilon", "at most 20"),
     ("MP001", {"delta": 0}, "delta", "between 1e-300 and 1"),
     ("MP001", {"delta": 1e-301}, "delta", "between 1e-300 and 1"),
@@ -178,6 +182,7 @@ create table parts_1 partition of parts for values from (0) to (100);
 create unlogged table fleeting (like customers including all);
 create table half_logged (like customers including all) partition by range (id);
 create unlogged table half_logged_1 partition of half_logged for values from (0) to (100);
+create table wide (id int primary key, v float8[], plan text, churned boolean);
 create table kinds (id bigint primary key, blob bytea, price money, list integer[], day date, churned boolean,
                     ratio float8 not null unique);
 """
@@ -203,6 +208,29 @@ def test_what_cannot_work_is_refused_with_the_reason_and_the_remedy(connection: 
     assert one(connection, left_behind) == 0
     assert one(connection, "select count(*) from mempair.model") == 0
     assert one(connection, "select count(*) from pg_trigger where tgname ~ '^mempair_'") == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "unlearner"),
+    [
+        (["v:1023"], "exact"),
+        (["v:1024"], "symmetric"),
+        (["v:510", "plan:hash:512"], "exact"),
+        (["v:511", "plan:hash:512"], "symmetric"),
+    ],
+)
+def test_a_model_too_wide_for_a_matrix_gets_the_certified_unlearner_and_a_notice(
+    connection: psycopg.Connection, features: list[str], unlearner: str
+) -> None:
+    connection.execute(TABLES)
+    said: list[str] = []
+    connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    create(connection, {**GOOD, "source": "wide", "features": features})
+    assert one(connection, "select unlearner from mempair.model") == unlearner
+    assert any("it gets the certified one" in notice for notice in said) == (unlearner == "symmetric")
+    if unlearner == "symmetric":
+        with pytest.raises(psycopg.Error, match="and the exact unlearner takes 1024 at most"):
+            connection.execute("select mempair.alter_model('churn', unlearner => 'exact')")
 
 
 def test_a_second_model_of_the_same_name_is_refused(connection: psycopg.Connection) -> None:

@@ -230,7 +230,7 @@ def test_a_deletion_that_changes_the_constants_waits_for_a_refresh_and_the_polic
     assert world.one("select mempair_predict('churn', s) is not null from shop s where id = 1")
     assert world.one("select constants::text from mempair.model") != before
     detail = world.one("select detail from mempair.ledger where kind = 'retrained' order by seq desc limit 1")
-    assert "79 by this retrain, the oldest after" in detail
+    assert "; deletions: 79 by this retrain, the oldest after" in detail
     document = world.one("select mempair.receipt('churn', '3')")
     assert document["deletions"][0]["requested"] < document["deletions"][0]["executed"]
     world.check_exact()

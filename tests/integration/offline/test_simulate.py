@@ -171,6 +171,8 @@ def test_after_the_deletions_exact_predicts_as_if_the_rows_had_never_come(table:
     predicted = never.predict_many(table.x[simulator.test], [table.c[i] for i in simulator.test])
     assert trial.measured is not None
     assert trial.measured.after == simulator.targets.scores([predicted])
+    assert never.reference is not None
+    assert trial.width == never.reference.d
 
 
 def test_an_exact_pair_that_keeps_what_it_should_forget_is_not_recommended(
