@@ -1,14 +1,14 @@
 -- Predictions of several classes: which class a row is of, and how probable each of them is. Also of models that answer yes
 -- or no, whose classes are the positive value and NULL for any other.
 
--- From the scores of the classes to probabilities: softmax where they were solved together, else each against the rest.
-create or replace function mempair.shares(margins float8[], together boolean) returns float8[]
+-- From the scores of the classes to probabilities: softmax.
+create or replace function mempair.shares(margins float8[]) returns float8[]
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     select array_agg(e.share / e.total order by e.place)
     from (
         select s.place, s.share, sum(s.share) over () as total
         from (
-            select u.place, case when together then exp(greatest(u.margin - max(u.margin) over (), -700)) else mempair.logistic(u.margin) end as share
+            select u.place, exp(greatest(u.margin - max(u.margin) over (), -700)) as share
             from unnest(margins) with ordinality u(margin, place)
         ) as s
     ) as e
@@ -17,7 +17,7 @@ $$;
 -- What a model serves, with the weights of one of its classes; of a model without several classes, what it serves. Or what it
 -- would serve, the `latest`, if no earlier version were held.
 create or replace function mempair.served_each(model mempair.model, latest boolean default false)
-returns table (place integer, class text, together boolean, published mempair.published)
+returns table (place integer, class text, published mempair.published)
 language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
     each mempair.published_class;
@@ -34,7 +34,6 @@ begin
                 union all select c.* from mempair.latest_classes(model.id) c where latest order by place loop
         place := each.place;
         class := each.class;
-        together := each.together;
         published.intercept := each.intercept;
         published.weights := each.weights;
         published.missing_weights := each.missing_weights;
@@ -53,7 +52,6 @@ declare
     ready mempair.published;
     margins float8[];
     labels text[];
-    is_together boolean;
     yes float8;
 begin
     select m.* into model from mempair.model m where m.id = probabilities.model_id;
@@ -65,12 +63,12 @@ begin
     perform mempair.find_model(model.name, true);
     select p.* into ready from mempair.published p where p.model_id = model.id;
     perform mempair.check_row(model, ready, x);
-    select array_agg(mempair.margin_of(s.published, x, c) order by s.place), array_agg(s.class order by s.place), bool_and(s.together)
-    into margins, labels, is_together from mempair.served_each(model) s;
+    select array_agg(mempair.margin_of(s.published, x, c) order by s.place), array_agg(s.class order by s.place)
+    into margins, labels from mempair.served_each(model) s;
     if array_position(margins, null) is not null then
         perform mempair.refuse_missing(model, x, c);
     end if;
-    return query select u.class, u.probability from unnest(labels, mempair.shares(margins, is_together)) as u(class, probability);
+    return query select u.class, u.probability from unnest(labels, mempair.shares(margins)) as u(class, probability);
 end $$;
 
 -- The scores of all classes for a row, as an expression over `row_expression`.
@@ -118,16 +116,15 @@ declare
 begin
     select string_agg(format('
     if model_name = %1$L then
-        select p.ready, array(select c.class from mempair.published_class c where c.model_id = p.model_id order by c.place),
-               (select bool_and(c.together) from mempair.published_class c where c.model_id = p.model_id)
-        into is_ready, labels, is_together from mempair.published p where p.model_id = %2$s;
+        select p.ready, array(select c.class from mempair.published_class c where c.model_id = p.model_id order by c.place)
+        into is_ready, labels from mempair.published p where p.model_id = %2$s;
         if is_ready and %3$L then
             margins := %4$s;
         end if;
         if r is null then
             return;
         elsif cardinality(margins) = cardinality(labels) and array_position(margins, null) is null then
-            return query select u.class, u.probability from unnest(labels, mempair.shares(margins, is_together)) as u(class, probability) order by 2 desc, 1;
+            return query select u.class, u.probability from unnest(labels, mempair.shares(margins)) as u(class, probability) order by 2 desc, 1;
         else
             return query select p.class, p.probability from mempair.probabilities(%2$s, (mempair.x_%2$s(r))[1:%5$s], (mempair.c_%2$s(r))[1:%6$s]) p order by 2 desc, 1;
         end if;
@@ -146,7 +143,6 @@ begin
 declare
     is_ready boolean;
     labels text[];
-    is_together boolean;
     margins float8[];
 begin%s
     perform mempair.predict_elsewhere(model_name, pg_typeof(r), true);
@@ -163,7 +159,6 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp s
 declare
     model mempair.model := mempair.find_model(model_name, true);
     labels text[];
-    is_together boolean;
 begin
     perform mempair.check_reader(model);
     if model.loss = 'logistic' then
@@ -171,12 +166,12 @@ begin
                             greatest(p.prediction, 1 - p.prediction) from mempair.predict_all(model_name) p;
         return;
     end if;
-    select array_agg(s.class order by s.place), bool_and(s.together) into labels, is_together from mempair.served_each(model) s;
+    select array_agg(s.class order by s.place) into labels from mempair.served_each(model) s;
     return query execute format('
         select e.k, b.class, b.probability
         from (select mempair.key_%s(mempair_row.*) as k, %s as margins from %s mempair_row offset 0) as e
         left join lateral (
-            select u.class, u.probability from unnest($1::text[], mempair.shares(e.margins, $2)) as u(class, probability)
+            select u.class, u.probability from unnest($1::text[], mempair.shares(e.margins)) as u(class, probability)
             where array_position(e.margins, null) is null order by u.probability desc, u.class limit 1) as b on true',
-        model.id, mempair.margins_expression(model, 'mempair_row.*'), model.source) using labels, is_together;
+        model.id, mempair.margins_expression(model, 'mempair_row.*'), model.source) using labels;
 end $$;

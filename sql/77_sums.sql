@@ -120,7 +120,8 @@ begin
                 offset 0
             ) as d
             offset 0
-        ) as e',
+        ) as e
+        offset 0',
         mempair.slopes_expression(fixed), mempair.midway_expression(fixed), scores,
         mempair.place_expression(fixed, mempair.text_count(model)), mempair.weight_of_row(model),
         case when is_regression then target else '0::bigint' end, coded.outside, coded.unknown,
@@ -160,33 +161,29 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
          (select mempair.place_expression(model.constants, mempair.text_count(model)) as place) as p
 $$;
 
--- What the slopes are made of: p of yes or of every class that is against the rest, the exponentials of classes that were
--- solved together, or the residual.
+-- What the slopes are made of: p of yes, the exponentials of several classes, or the residual.
 create or replace function mempair.midway_expression(fixed jsonb) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case
-        when mempair.solved_together(fixed) then (
+        when fixed ? 'labels' then (
             select string_agg(format('floor(exp(-least(greatest(%1$s) - z%2$s, 16384) / 1024::float8) * 1048576 + 0.5)::bigint as e%2$s',
                                      (select string_agg('z' || j, ', ') from generate_series(1, n.count) j), k), ', ') from generate_series(1, n.count) k)
-        when fixed ->> 'loss' in ('logistic', 'classes') then (
-            select string_agg(format('1 / (1 + exp(-greatest(least(z%1$s, 16384), -16384) / 1024::float8)) as p%1$s', k), ', ') from generate_series(1, n.count) k)
+        when fixed ->> 'loss' = 'logistic' then '1 / (1 + exp(-greatest(least(z1, 16384), -16384) / 1024::float8)) as p1'
         else 'greatest(least(z1 - yq, 131072), -131072) as residual' end
     from (select jsonb_array_length(fixed -> 'w0') as count) as n
 $$;
 
--- u of every class, and w of every class, or of every pair of classes k <= j that were solved together.
+-- u and w; of several classes p, of which both are made.
 create or replace function mempair.slopes_expression(fixed jsonb) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case
-        when mempair.solved_together(fixed) then (
+        when fixed ? 'labels' then (
             select string_agg(format('((32768 * e%1$s + %2$s) / (2 * (%2$s))) as p%1$s', k, t.total), ', ') from generate_series(1, n.count) k)
-        when fixed ->> 'loss' in ('logistic', 'classes') then (
-            select string_agg(format('floor(p%1$s * 16384 + 0.5)::bigint - case when %2$s then 16384 else 0 end as u%1$s, '
-                                     'greatest(1, floor(p%1$s * (1 - p%1$s) * 1024 + 0.5)::bigint) as w%1$s_%1$s', k,
-                                     case when fixed ? 'labels' then format('place = %s', k) else 'y > 0' end), ', ') from generate_series(1, n.count) k)
-        when fixed ->> 'loss' = 'squared' then 'residual as u1, 1 as w1_1'
-        else format('residual * greatest(1, least(256, 256 * %1$s / greatest(abs(residual), 1))) as u1, '
-                    'greatest(1, least(256, 256 * %1$s / greatest(abs(residual), 1))) as w1_1', (fixed ->> 'clip')::integer) end
+        when fixed ->> 'loss' = 'logistic' then 'floor(p1 * 16384 + 0.5)::bigint - case when y > 0 then 16384 else 0 end as u, '
+                                                'greatest(1, floor(p1 * (1 - p1) * 1024 + 0.5)::bigint) as w'
+        when fixed ->> 'loss' = 'squared' then 'residual as u, 1 as w'
+        else format('residual * greatest(1, least(256, 256 * %1$s / greatest(abs(residual), 1))) as u, '
+                    'greatest(1, least(256, 256 * %1$s / greatest(abs(residual), 1))) as w', (fixed ->> 'clip')::integer) end
     from (select jsonb_array_length(fixed -> 'w0') as count) as n,
          (select string_agg('e' || k, ' + ') as total from generate_series(1, jsonb_array_length(fixed -> 'w0')) k) as t
 $$;
@@ -201,8 +198,8 @@ declare
     wanted text[] := array['sum(t.sign)', 'sum(t.sign * t.outside)', 'sum(t.sign * t.unknown)', case
         when fixed ->> 'loss' in ('squared', 'huber') then 'sum(t.sign * t.s * t.yq * t.yq)'
         when fixed ? 'labels' then 'sum(t.sign * (t.place = 0)::integer)' else 'sum(0)' end];
-    slopes text[] := array(select case when together then format('(t.p%s - case when t.place = %1$s then 16384 else 0 end)', k)
-                                       else format('t.u%s', k) end from generate_series(1, classes) k);
+    slopes text[] := array(select case when fixed ? 'labels' then format('(t.p%s - case when t.place = %1$s then 16384 else 0 end)', k)
+                                       else 't.u' end from generate_series(1, classes) k);
     first integer;
 begin
     if fixed ? 'labels' then
@@ -214,7 +211,8 @@ begin
         for i in 1..d loop
             for j in k..case when together then classes else k end loop
                 first := case when j = k then i else 1 end;
-                wanted := wanted || array(select format('sum(t.sign * t.s * %s * t.k%s * t.k%s)', mempair.curvature_expression(k, j, classes, together), i, l)
+                wanted := wanted || array(select format('sum(t.sign * t.s * %s * t.k%s * t.k%s)', 
+                                                        case when fixed ? 'labels' then mempair.curvature_expression(k, j, classes, together) else 't.w' end, i, l)
                                           from generate_series(first, d) l order by l);
             end loop;
         end loop;
@@ -222,11 +220,11 @@ begin
     return wanted;
 end $$;
 
--- The second derivative of classes k and j.
+-- The second derivative of classes k and j; of those that are not solved together, of each with itself.
 create or replace function mempair.curvature_expression(k integer, j integer, classes integer, together boolean) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case
-        when not together then format('t.w%s_%1$s', k)
+        when not together then format('greatest(1, (t.p%s * (16384 - t.p%1$s) + 131072) >> 18)', k)
         when k <> j then format('-((t.p%s * t.p%s + 131072) >> 18)', k, j)
         else format('greatest(1, %s)', coalesce((select string_agg(format('((t.p%s * t.p%s + 131072) >> 18)', k, o), ' + ')
                                                  from generate_series(1, classes) o where o <> k), '0')) end

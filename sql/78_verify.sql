@@ -63,9 +63,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- The largest residual of (H + ridge) (w0 - w) = t (g + ridge w0), as a share of what it is made of: no solver is needed to
--- see whether weights are the solution. t is 1, unless the step is cut where it moves scores by 1 in the mean
--- (mempair_db/pair/EXACT.md, 1): then it is the share that is left of it. Of classes against the rest, each has an equation;
--- of others all are one.
+-- see whether weights are the solution. t is 1, or 3/4 for classes that are not solved together, of which each has an equation
+-- of its own; unless the step is cut where it moves scores by 1 in the mean (mempair_db/pair/EXACT.md, 1): then it is the share
+-- that is left of it.
 create or replace function mempair.residual(model mempair.model, sums bigint[], w float8[]) returns float8
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -102,7 +102,7 @@ begin
         sizes := '{}';
         squares := 0;
         intercepts := 0;
-        part := 1;
+        part := case when matrices > 1 then 0.75 else 1 end;
         for i in 1..width loop
             penalty := ridge[(i - 1) % d + 1];
             product := 0;
@@ -123,7 +123,7 @@ begin
             sizes := sizes || size;
         end loop;
         if loss in ('logistic', 'classes') and squares * h_unit > intercepts * (1 - 1e-9)::float8 then
-            select least(1, sum(l * r) / sum(r * r)) into part from unnest(lefts, rights) as u(l, r);
+            select least(part, sum(l * r) / sum(r * r)) into part from unnest(lefts, rights) as u(l, r);
         end if;
         worst := greatest(worst, (select max(abs(l - part * r) / s) from unnest(lefts, rights, sizes) as u(l, r, s)));
     end loop;

@@ -208,10 +208,9 @@ class Exact:
         """Return the columns of mempair.published_class, one row for each of several classes."""
         if self.reference is None or not self.reference.labels:
             return []
-        each, together = zip(self.reference.labels, self.weights(), strict=True), self.reference.together
         return [
-            {"class": label, "together": together} | {name: self._folded(w)[name] for name in OF_A_CLASS}
-            for label, w in each
+            {"class": label} | {name: self._folded(w)[name] for name in OF_A_CLASS}
+            for label, w in zip(self.reference.labels, self.weights(), strict=True)
         ]
 
     def _folded(self, w: Vector) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     },
     "published_class": {
         NOISED: "intercept weights missing_weights knot_weights level_weights",
-        PUBLIC: "model_id place together",
+        PUBLIC: "model_id place",
         CONSTANTS: "class",
     },
     "model": {

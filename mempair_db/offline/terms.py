@@ -33,51 +33,43 @@ def weight(reference: Reference, place: str, column: str | None) -> str:
 def midway(reference: Reference) -> str:
     """What the slopes are made of, from the scores z0, z1 …"""
     each = range(len(reference.w0))
-    if reference.labels and reference.together:
+    if reference.labels:
         highest = f"greatest({', '.join(f'z{k}' for k in each)})"
         below = [f"-least({highest} - z{k}, {EXP_LAST})::double / {TABLE_STEP}" for k in each]
         return ", ".join(f"floor(exp({t}) * {EXP_UNIT} + 0.5::double)::bigint as e{k}" for k, t in enumerate(below))
     if reference.regression:
         return f"greatest(least(z0 - yq, {LARGEST}), -{LARGEST}) as residual"
-    return ", ".join(
-        f"1 / (1 + exp(-greatest(least(z{k}, {TABLE_HALF}), -{TABLE_HALF})::double / {TABLE_STEP})) as q{k}_"
-        for k in each
-    )
+    return f"1 / (1 + exp(-greatest(least(z0, {TABLE_HALF}), -{TABLE_HALF})::double / {TABLE_STEP})) as q"
 
 
 def slopes(reference: Reference) -> str:
-    """u of every class, and w of every class; or p, where classes were solved together."""
+    """u and w; of several classes p, of which both are made."""
     each = range(len(reference.w0))
-    if reference.labels and reference.together:
+    if reference.labels:
         total = " + ".join(f"e{k}" for k in each)
         return ", ".join(f"(32768 * e{k} + {total}) // (2 * ({total})) as p{k}" for k in each)
     if reference.regression:
         c = f"greatest(1, least(256, (256 * {reference.clip}) // greatest(abs(residual), 1)))"
-        return "residual as u0, 1::bigint as w0" if reference.loss == "squared" else f"{c} * residual as u0, {c} as w0"
-    return ", ".join(
-        f"floor(q{k}_ * 16384 + 0.5::double)::bigint - case when {_is(reference, k)} then 16384 else 0 end as u{k}, "
-        f"greatest(1, floor(q{k}_ * (1 - q{k}_) * 1024 + 0.5::double)::bigint) as w{k}"
-        for k in each
+        return "residual as u, 1::bigint as w" if reference.loss == "squared" else f"{c} * residual as u, {c} as w"
+    return (
+        "floor(q * 16384 + 0.5::double)::bigint - case when y > 0 then 16384 else 0 end as u, "
+        "greatest(1, floor(q * (1 - q) * 1024 + 0.5::double)::bigint) as w"
     )
-
-
-def _is(reference: Reference, k: int) -> str:
-    return f"place = {k}" if reference.labels else "y > 0"
 
 
 def sums(reference: Reference) -> Iterator[str]:
     """Every sum, in the order in which they are packed."""
-    count, d = len(reference.w0), reference.d
-    together = bool(reference.labels) and reference.together
+    count, d, several = len(reference.w0), reference.d, bool(reference.labels)
     yield from ("sum(1)", "sum(outside)", "sum(unknown)")
     yield "sum(s * yq * yq)" if not reference.labels else "sum(case when place < 0 then 1 else 0 end)"
     yield from (f"sum(case when place = {k} then 1 else 0 end)" for k in range(len(reference.labels)))
     for k in range(count):
-        u = f"(p{k} - case when place = {k} then 16384 else 0 end)" if together else f"u{k}"
+        u = f"(p{k} - case when place = {k} then 16384 else 0 end)" if several else "u"
         yield from (f"sum(s * {u} * k{i})" for i in range(d))
-    if not together:
+    if not several or not reference.together:
         for k in range(count):
-            yield from (f"sum(s * w{k} * k{i} * k{j})" for i, j in combinations_with_replacement(range(d), 2))
+            c = f"greatest(1, (p{k} * (16384 - p{k}) + 131072) // 262144)" if several else "w"
+            yield from (f"sum(s * {c} * k{i} * k{j})" for i, j in combinations_with_replacement(range(d), 2))
         return
     for (k, i), (j, m) in combinations_with_replacement([(k, i) for k in range(count) for i in range(d)], 2):
         yield f"sum(s * {_curvature(k, j, count)} * k{i} * k{m})"

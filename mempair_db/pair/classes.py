@@ -8,8 +8,11 @@
     g_k += (p_k − (2^14 if the row is of class k))·x_q        H_kj += c_kj·x_q x_qᵀ
 
 Rows and columns of c have no negative sum, so H has no negative eigenvalue, whatever was rounded. All classes are one
-model of K·d coordinates; where those are more than 1,024, each class has a pair of its own against the rest, by
-`exact.TABLE_P`, and the probabilities are divided by their sum.
+model of K·d coordinates. Where those are more than 1,024, H keeps the blocks of each class with itself alone,
+
+    c_kk = max(1, (p_k·(2^14 − p_k) + 2^17) >> 18)
+
+and every class takes ¾ of its own step: where two are mixed up, both would go the whole way that lies between them.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ import numpy as np
 from .encode import RAREST, Matrix, Vector
 
 WIDEST: Final = 1_024  # classes times coordinates, to be solved together
+ALONE: Final = 0.75  # of a step, where they are not; from 1 on it need not lead anywhere
 MOST: Final = 50  # classes
+P_UNIT: Final = 2**14
 EXP_UNIT: Final = 2**20
 EXP_LAST: Final = 2**14
 
@@ -36,24 +41,36 @@ def _table() -> Vector:
 TABLE_EXP: Final = _table()
 
 
-def slopes(z: Matrix) -> tuple[Matrix, dict[tuple[int, int], Vector]]:
-    """Return p of every class, and c of every pair of classes k ≤ j, from the scores z (rows × classes).
+def probabilities(z: Matrix) -> Matrix:
+    """Return p of every class from the scores z (rows × classes).
 
-    >>> p, pairs = slopes(np.array([[0.0, 0.0, -10240.0]]))
-    >>> p.tolist(), {pair: int(c[0]) for pair, c in pairs.items()}
-    ([[8192.0, 8192.0, 0.0]], {(0, 1): -256, (0, 2): 0, (1, 2): 0, (0, 0): 256, (1, 1): 256, (2, 2): 1})
+    >>> probabilities(np.array([[0.0, 0.0, -10240.0]])).tolist()
+    [[8192.0, 8192.0, 0.0]]
     """
-    count = z.shape[1]
     below = np.minimum(z.max(axis=1, keepdims=True) - z, EXP_LAST)
     e = TABLE_EXP[below.astype(np.intp)]
     total = e.sum(axis=1, keepdims=True)
-    p = np.floor((2**15 * e + total) / (2.0 * total))
+    p: Matrix = np.floor((2**15 * e + total) / (2.0 * total))
+    return p
+
+
+def curvatures(p: Matrix, *, together: bool) -> dict[tuple[int, int], Vector]:
+    """Return c of every pair of classes k ≤ j; of every class with itself, where they are not solved together.
+
+    >>> p = np.array([[8192.0, 8192.0, 0.0]])
+    >>> {pair: int(c[0]) for pair, c in curvatures(p, together=True).items()}
+    {(0, 1): -256, (0, 2): 0, (1, 2): 0, (0, 0): 256, (1, 1): 256, (2, 2): 1}
+    """
+    count = p.shape[1]
+    if not together:
+        whole = P_UNIT - p
+        return {(k, k): np.maximum(1.0, np.floor((p[:, k] * whole[:, k] + 2**17) / 2**18)) for k in range(count)}
     pairs = {(k, j): -np.floor((p[:, k] * p[:, j] + 2**17) / 2**18) for k in range(count) for j in range(k + 1, count)}
-    sums = [np.zeros(len(z)) for _ in range(count)]
+    sums = [np.zeros(len(p)) for _ in range(count)]
     for (k, j), c in pairs.items():
         sums[k] = sums[k] - c
         sums[j] = sums[j] - c
-    return p, pairs | {(k, k): np.maximum(1.0, sums[k]) for k in range(count)}
+    return pairs | {(k, k): np.maximum(1.0, sums[k]) for k in range(count)}
 
 
 def arranged(count: int, blocks: Mapping[tuple[int, int], Matrix]) -> Matrix:

@@ -40,7 +40,7 @@ from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
-P_UNIT: Final = 2**14
+P_UNIT: Final = classes.P_UNIT
 C_UNIT: Final = 2**10
 TABLE_STEP: Final = 2**10  # entries per unit of z, for z in [−16, 16]
 TABLE_HALF: Final = 16 * TABLE_STEP
@@ -147,21 +147,17 @@ def _add(
     counts = [sign.sum(), sign @ outside, sign @ unknown, 0.0]
     if reference.labels:
         counts[3:] = [sign @ (y < 0), *(sign @ (y == k) for k in range(len(reference.labels)))]
-    if reference.labels and reference.together:
-        p, pairs = classes.slopes(z)
+        p = classes.probabilities(z)
         yes = y[:, None] == np.arange(len(reference.labels))
-        g = [(X.T @ ((p - P_UNIT * yes) * s[:, None])).T.ravel()]
-        H = [classes.arranged(len(reference.labels), {pair: _weighted(X, c * s) for pair, c in pairs.items()})]
-        return Sums(_whole(counts), _whole(g), _whole(H))
-    g, H = [], []
-    for k in range(len(z.T)):
-        yes = y == k if reference.labels else y > 0
-        u, c = _terms(reference, z[:, k], y if reference.regression else yes)
-        g.append(X.T @ (u * s))
-        H.append(_weighted(X, c * s))
+        g = (X.T @ ((p - P_UNIT * yes) * s[:, None])).T
+        pairs = classes.curvatures(p, together=reference.together)
+        blocks = {pair: _weighted(X, c * s) for pair, c in pairs.items()}
+        H = [classes.arranged(len(reference.labels), blocks)] if reference.together else list(blocks.values())
+        return Sums(_whole(counts), _whole(g.reshape(len(H), -1)), _whole(H))
+    u, c = _terms(reference, z[:, 0], y if reference.regression else y > 0)
     if reference.regression:
         counts[3] = s @ (y * y)
-    return Sums(_whole(counts), _whole(g), _whole(H))
+    return Sums(_whole(counts), _whole([X.T @ (u * s)]), _whole([_weighted(X, c * s)]))
 
 
 def _weighted(X: Matrix, weight: Vector) -> Matrix:
@@ -210,11 +206,10 @@ def gradients(reference: Reference, x: Matrix, y: Vector, c: Texts = (), weight:
     parts = [np.zeros((0, reference.d), np.int64)]
     for X, target, _, _, _, some in _encoded(reference, x, y, c, weight=weight):
         z = _scores(reference, X)
-        yes = target == 0 if reference.labels else target > 0
-        if reference.labels and reference.together:
-            u = classes.slopes(z)[0][:, 0] - P_UNIT * yes
+        if reference.labels:
+            u = classes.probabilities(z)[:, 0] - P_UNIT * (target == 0)
         else:
-            u, _ = _terms(reference, z[:, 0], target if reference.regression else yes)
+            u, _ = _terms(reference, z[:, 0], target if reference.regression else target > 0)
         parts.append((X * (u * _weight(reference, target, some))[:, None]).astype(np.int64))
     return np.concatenate(parts)
 
@@ -251,11 +246,11 @@ def solve(reference: Reference, total: Sums, ridge: float = RIDGE, reach: float 
     _, matrices, width = reference.shape
     w0 = (reference.w0 * 2.0**-reference.h).reshape(matrices, width)
     penalty = np.tile(penalty, width // reference.d)
-    w = np.empty_like(w0)
+    w, part = np.empty_like(w0), classes.ALONE if matrices > 1 else 1.0
     for k in range(matrices):
         A = total.H[k] / H_unit
         A[np.diag_indices_from(A)] += penalty
-        w[k] = w0[k] - np.linalg.solve(A, total.g[k] / g_unit + penalty * w0[k])
+        w[k] = w0[k] - part * np.linalg.solve(A, total.g[k] / g_unit + penalty * w0[k])
     if not reference.regression:
         w = w0 + (w - w0) * np.minimum(1.0, reach / np.maximum(moved(reference, total, w), 1e-300))[:, None]
     return w.reshape(reference.w0.shape)
@@ -325,7 +320,7 @@ def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
     w = start
     for _ in range(STEPS):
         # Newton's whole step of several classes, from far away, may lead further away: with seven of CoverType it did.
-        reach = REACH if w.labels and w.together else np.inf
+        reach = REACH if w.labels else np.inf
         step = np.floor(solve(w, total(w), reach=reach) * 2.0**FINE + 0.5).astype(np.int64)
         still = np.abs(step - w.w0).max() <= STILL
         w = replace(w, w0=step)
@@ -362,8 +357,6 @@ def predict(reference: Reference, w: Matrix, x: Matrix, c: Texts = ()) -> Matrix
     if reference.regression:
         target = reference.encoding.target
         return z * target.scale + target.centre
-    if reference.labels and reference.together:
-        p: Matrix = np.exp(z - z.max(axis=1, keepdims=True))
-    else:
-        p = np.exp(-np.logaddexp(0.0, -z))
-    return p / p.sum(axis=1, keepdims=True) if reference.labels else p
+    several = bool(reference.labels)
+    p: Matrix = np.exp(z - z.max(axis=1, keepdims=True) if several else -np.logaddexp(0.0, -z))
+    return p / p.sum(axis=1, keepdims=True) if several else p

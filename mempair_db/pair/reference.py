@@ -41,7 +41,7 @@ class Reference:
 
     @property
     def together(self) -> bool:
-        """Whether all classes are solved together; otherwise each against the rest (`classes`)."""
+        """Whether all classes are solved together; otherwise each by itself (`classes`)."""
         return len(self.labels) * self.d <= classes.WIDEST
 
     @property

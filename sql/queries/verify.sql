@@ -11,7 +11,7 @@ join mempair.state s on s.model_id = p.model_id
 where p.model_id = %(model)s
 
 -- verify_classes --
-select c.class, c.together, c.intercept, c.weights, c.missing_weights, c.knot_weights, c.level_weights
+select c.class, c.intercept, c.weights, c.missing_weights, c.knot_weights, c.level_weights
 from mempair.latest_classes(%(model)s::integer) c order by c.place
 
 -- each_learned --

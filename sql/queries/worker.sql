@@ -189,8 +189,8 @@ where model_id = %(model)s
 delete from mempair.published_class where model_id = %(model)s
 
 -- publish_class --
-insert into mempair.published_class (model_id, place, class, together, intercept, weights, missing_weights, knot_weights, level_weights)
-values (%(model)s, %(place)s, %(class)s, %(together)s, %(intercept)s, %(weights)s, %(missing_weights)s, %(knot_weights)s, %(level_weights)s)
+insert into mempair.published_class (model_id, place, class, intercept, weights, missing_weights, knot_weights, level_weights)
+values (%(model)s, %(place)s, %(class)s, %(intercept)s, %(weights)s, %(missing_weights)s, %(knot_weights)s, %(level_weights)s)
 
 -- blank_published --
 update mempair.published set

@@ -10,10 +10,15 @@ import psycopg
 import pytest
 from sklearn import metrics
 
+from mempair_db.database import models
+from mempair_db.database.connect import connect
 from mempair_db.measure.equalities import claims
 from mempair_db.offline.export import export
 from mempair_db.offline.folder import offline
+from mempair_db.pair import classes as pair_classes
+from mempair_db.pair.exact import predict
 from mempair_db.verify.checks import verify
+from mempair_db.worker import batch
 from tests.world import World
 
 FLOWERS = """
@@ -143,7 +148,54 @@ def test_the_explanation_of_each_class_adds_up_to_its_probability(flowers: World
     assert all(count == errors for _, count, errors in found)
 
 
-def test_an_export_is_verified_by_duckdb_alone(flowers: World, tmp_path: Path) -> None:
+MANY = """
+create table flowers (id integer primary key, length float8, soil text, kind text);
+select mempair.create_model('kind', 'flowers', target => 'kind', features => array['length', 'soil'],
+                            gamma => 10, curves => 0);
+insert into flowers
+select i, i % 50 + (i * 7919 % 100) / 100.0, 's' || i * 31 % 19, 'k' || i % 50 from generate_series(1, 600) i;
+"""
+
+
+def test_more_classes_than_can_be_solved_together_are_told_apart_forgotten_and_verified(world: World) -> None:
+    world(MANY)
+    world.work()
+    width = world.one("select jsonb_array_length(constants -> 'w0' -> 0) from mempair.model")
+    size = 8 * (4 + 50 + 50 * width + 50 * width * (width + 1) // 2)
+    assert 50 * width > 1024
+    assert world.one("select octet_length(sums) from mempair.state") == size  # every class with itself, and no others
+    base, loss = world.one("select base_log_loss, log_loss from mempair.evaluate('kind')")
+    assert loss < base - 0.3
+    world("delete from flowers where id % 7 = 0")
+    world.work()
+    world.check_exact()
+    verified(world)
+    found = world.execute("select probability from flowers f, mempair_predict_proba('kind', f) where id = 1")
+    assert sum(p for (p,) in found) == pytest.approx(1.0)
+    with connect(world.dsn) as connection:
+        batch.prepare(connection)
+        model = models.lease(connection, 1)
+        assert model is not None
+        assert model.exact.reference is not None
+        served = predict(model.exact.reference, model.exact.weights(), np.array([[1.19]]), [("s12",)])[0]
+    row = 'jsonb_populate_record(null::flowers, \'{"length": 1.19, "soil": "s12"}\')'
+    asked = dict(world.execute(f"select class, probability from mempair_predict_proba('kind', {row})"))
+    assert [asked[label] for label in model.exact.reference.labels] == pytest.approx(served)
+    world("update mempair.published_class set intercept = intercept + 0.01 where place = 3")
+    one = "unnest(mempair.served_weights(this, s.published)) with ordinality w(value, place)"
+    weights = f"select array_agg(w.value order by s.place, w.place) from mempair.served_each(this) s, {one}"
+    residual = f"select mempair.residual(this, mempair.served_sums(1), ({weights})) from mempair.model this"
+    assert world.one(residual) > 1e-6
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_export_is_verified_by_duckdb_alone(
+    flowers: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    if not together:  # as if they were too wide; those that are have more sums than a test should add up in DuckDB
+        monkeypatch.setattr(pair_classes, "WIDEST", 0)
+        flowers("select mempair.retrain('kind')")
+        flowers.work()
     export(flowers.dsn, tmp_path / "export", rows=True)
     script = (tmp_path / "export" / "verify.sql").read_text(encoding="utf-8")
     with duckdb.connect() as duck:

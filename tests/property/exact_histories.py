@@ -74,7 +74,7 @@ def softmax(scores: list[int]) -> tuple[list[int], list[list[int]]]:
 
 def slopes(reference: Reference, z: int, y: float) -> tuple[int, int, int]:
     """Return u, c and y_q²."""
-    if reference.loss in ("logistic", "classes"):
+    if reference.loss == "logistic":
         p = 1.0 / (1.0 + math.exp(-min(max(z, -16384), 16384) / 1024))
         return math.floor(p * 2**14 + 0.5) - 2**14 * (y > 0), max(1, math.floor(p * (1 - p) * 2**10 + 0.5)), 0
     target = reference.encoding.target
@@ -102,19 +102,26 @@ def by_definition(reference: Reference, rows: Sequence[Row]) -> bytes:
         counts[:3] = [a + b for a, b in zip(counts, (1, outside, unknown), strict=False)]
         if labels:
             counts[3 if place < 0 else 4 + place] += 1
-        if together:
+        if labels:
             p, c = softmax(scores)
+        if labels and not together:
+            for k, one in enumerate(p):
+                u, c_k = one - 2**14 * (k == place), max(1, (one * (2**14 - one) + 2**17) >> 18)
+                g[k] = [a + s * u * b for a, b in zip(g[k], x, strict=True)]
+                for i, j in H[k]:
+                    H[k][i, j] += s * c_k * x[i] * x[j]
+            continue
+        if labels:
             slope = [s * (p[k] - 2**14 * (k == place)) * one for k in range(len(labels)) for one in x]
             g[0] = [a + b for a, b in zip(g[0], slope, strict=True)]
             for i, j in H[0]:
                 H[0][i, j] += s * c[i // d][j // d] * x[i % d] * x[j % d]
             continue
-        for k, z in enumerate(scores):
-            u, c_k, square = slopes(reference, z, float(place == k) if labels else row[1])
-            counts[3] += 0 if labels else s * square
-            g[k] = [a + s * u * b for a, b in zip(g[k], x, strict=True)]
-            for i, j in H[k]:
-                H[k][i, j] += s * c_k * x[i] * x[j]
+        u, c_0, square = slopes(reference, scores[0], row[1])
+        counts[3] += s * square
+        g[0] = [a + s * u * b for a, b in zip(g[0], x, strict=True)]
+        for i, j in H[0]:
+            H[0][i, j] += s * c_0 * x[i] * x[j]
     values = (*counts, *itertools.chain(*g), *itertools.chain(*(part.values() for part in H)))
     return b"".join(value.to_bytes(8, "little", signed=True) for value in values)
 

@@ -15,7 +15,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__  # type: ignore[impor
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from mempair_db.errors import InvalidParameter
-from mempair_db.pair import exact, rules, sums
+from mempair_db.pair import classes, exact, rules, sums
 from mempair_db.pair.encode import UNIT, Encoding, Matrix, Number, Vector, quantise
 from mempair_db.pair.quantised import fill
 from mempair_db.pair.reference import Reference
@@ -55,6 +55,27 @@ def test_the_reference_weights_stop_flickering(monkeypatch: pytest.MonkeyPatch) 
     again, more = exact.refer(x, y), passes - few
     assert few <= 8 < more
     assert np.abs(again.w0 - reference.w0).max() <= 1  # so they would have led nowhere else
+
+
+@pytest.mark.parametrize("kinds", [2, 3, 10])
+def test_classes_that_are_solved_each_by_itself_are_told_apart_almost_as_well(
+    monkeypatch: pytest.MonkeyPatch, kinds: int
+) -> None:
+    rng = np.random.default_rng(kinds)
+    x = rng.normal(size=(9000, 8))
+    y = (x @ rng.normal(size=(8, kinds)) * 2.0 + rng.gumbel(size=(9000, kinds))).argmax(axis=1).astype(float)
+    losses = {}
+    for widest in (classes.WIDEST, 0):
+        monkeypatch.setattr(classes, "WIDEST", widest)
+        reference = exact.refer(x[:2000], y[:2000], loss="classes", labels=tuple(map(str, range(kinds))))
+        assert reference.together == bool(widest)
+        w = exact.solve(reference, exact.sums(reference, x[:6000], y[:6000]))
+        for step, weights in {"before": reference.w0.astype(float) / 2**reference.h, "after": w}.items():
+            own = exact.predict(reference, weights, x[6000:])[np.arange(3000), y[6000:].astype(int)]
+            losses[step, bool(widest)] = -np.log(own).mean()
+    assert losses["before", False] == pytest.approx(losses["before", True], abs=0.002)
+    gained = losses["before", True] - losses["after", True]
+    assert losses["before", False] - losses["after", False] > 0.5 * gained > 0
 
 
 # ---- The same integers everywhere. ----
