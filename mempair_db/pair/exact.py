@@ -226,7 +226,7 @@ def units(reference: Reference) -> tuple[float, float]:
 
 def penalties(d: int, ridge: float) -> Vector:
     """Λ, the ridge of every coordinate. Its twin is mempair.penalties in sql/78_verify.sql."""
-    penalty = np.full(d, ridge)
+    penalty = np.full(d, float(ridge))  # a whole number would make the intercept's 0
     penalty[0] = min(INTERCEPT_RIDGE, ridge)
     return penalty
 

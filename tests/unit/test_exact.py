@@ -216,6 +216,10 @@ def test_a_table_with_one_label_only_is_no_accident(y: float) -> None:
     assert exact.predict(reference, w, x) == pytest.approx(y, abs=0.01)
 
 
+def test_a_ridge_that_is_a_whole_number_leaves_the_intercept_its_own() -> None:
+    assert exact.penalties(3, 10).tolist() == exact.penalties(3, 10.0).tolist() == [0.1, 10.0, 10.0]
+
+
 def test_squared_loss_is_ridge_regression() -> None:
     x, _ = rows()
     y = x @ (1.0, -2.0, 0.5, 0.0) + 3.0
