@@ -2,11 +2,14 @@
 -- bring a deleted person back, so with the first deletion (or update, or truncation) all older versions are erased: they lie
 -- in a table of the model's own, version_<id>, which is truncated, because only that removes them from disk.
 
--- Keep what is published now. At most 20 versions are kept, among them the newest and the one that is held.
+-- Keep what is published now, and commit to it in the ledger: a version that is published again can be computed from nothing.
+-- Its salt lies in it, and goes with it. At most 20 versions are kept, among them the newest and the one that is held.
 create or replace function mempair.store_version(model_id integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set extra_float_digits = 1 as $$
 declare
     versions text := format('mempair.version_%s', model_id);
+    salt bytea := sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+    entry text;
     kept integer;
 begin
     if to_regclass(versions) is null then
@@ -15,15 +18,56 @@ begin
         execute format('alter table %s alter column served set statistics 0', versions);  -- ANALYZE keeps what it reads
         execute format('revoke all on table %s from public', versions);
     end if;
-    execute format('insert into %s (version, epoch, samples, served)
-                    select p.version, p.epoch, p.samples, to_jsonb(p) - array[''held'', ''versions'', ''versions_at'']
-                           || jsonb_build_object(''classes'', (select jsonb_agg(c) from mempair.published_class c where c.model_id = p.model_id))
-                    from mempair.published p where p.model_id = $1 and p.ready on conflict (version) do nothing', versions) using model_id;
+    execute format('insert into %s as v (version, epoch, samples, served)
+                    select p.version, p.epoch, p.samples, mempair.served_now(p) || jsonb_build_object(''salt'', encode($2, ''hex''))
+                    from mempair.published p where p.model_id = $1 and p.ready on conflict (version) do nothing
+                    returning mempair.kept_text(v.version, v.served)', versions) into entry using model_id, salt;
+    if entry is not null then
+        perform mempair.append_entry(model_id, 'config', 0, entry);
+    end if;
     execute format('delete from %1$s v where v.version not in (select w.version from %1$s w order by w.version desc limit 20)
                     and v.version is distinct from (select p.held from mempair.published p where p.model_id = $1)', versions)
     using model_id;
     execute format('select count(*) from %s', versions) into kept;
     update mempair.published p set versions = kept, versions_at = clock_timestamp() where p.model_id = store_version.model_id;
+end $$;
+
+-- What is served, as a version keeps it.
+create or replace function mempair.served_now(p mempair.published) returns jsonb
+language sql stable set search_path = pg_catalog, pg_temp set extra_float_digits = 1 as $$
+    select to_jsonb(p) - array['held', 'versions', 'versions_at']
+        || jsonb_build_object('classes', (select jsonb_agg(c order by c.place) from mempair.published_class c where c.model_id = p.model_id))
+$$;
+
+-- What the ledger says of a version that is kept.
+create or replace function mempair.kept_text(version bigint, served jsonb) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format('kept version %s; sha256 of what is served: %s', version,
+                  encode(sha256('\x05'::bytea || convert_to(served::text, 'UTF8')), 'hex'))
+$$;
+
+-- What is wrong with the version that is held: no row if nothing is.
+create or replace function mempair.wrong_held(model_id integer) returns table (problem text)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    p mempair.published := (select p from mempair.published p where p.model_id = wrong_held.model_id);
+    kept jsonb;
+begin
+    if p.held is null then
+        return;
+    end if;
+    if to_regclass(format('mempair.version_%s', model_id)) is not null then
+        execute format('select v.served from mempair.version_%s v where v.version = $1', model_id) into kept using p.held;
+    end if;
+    if kept is null or not exists (select from mempair.ledger l where l.model_id = wrong_held.model_id and l.kind = 'config'
+                                                                  and l.detail = mempair.kept_text(p.held, kept)) then
+        problem := format('version %s is held, and the ledger does not say that it was kept as it is', p.held);
+        return next;
+    -- Predictions may have been stopped since.
+    elsif kept - array['salt', 'ready'] <> mempair.served_now(p) - 'ready' then
+        problem := format('version %s is held, and something else is served', p.held);
+        return next;
+    end if;
 end $$;
 
 -- A learned row has gone, and may be in all of them.
@@ -69,19 +113,21 @@ create or replace function mempair.latest_published(model_id integer) returns me
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     latest mempair.published := (select p from mempair.published p where p.model_id = latest_published.model_id);
+    newest mempair.published;
 begin
-    if latest.held is not null then
+    if latest.held is not null and to_regclass(format('mempair.version_%s', model_id)) is not null then
         execute format('select (jsonb_populate_record($1, v.served)).* from mempair.version_%s v order by v.version desc limit 1', model_id)
-        into strict latest using latest;
+        into newest using latest;
     end if;
-    return latest;
+    return case when newest.model_id is null then latest else newest end;
 end $$;
 
 -- The same of several classes, what each of them has.
 create or replace function mempair.latest_classes(model_id integer) returns setof mempair.published_class
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    if exists (select from mempair.published p where p.model_id = latest_classes.model_id and p.held is not null) then
+    if to_regclass(format('mempair.version_%s', model_id)) is not null
+       and exists (select from mempair.published p where p.model_id = latest_classes.model_id and p.held is not null) then
         return query execute format('select c.* from (select v.served from mempair.version_%s v order by v.version desc limit 1) as v,
             jsonb_populate_recordset(null::mempair.published_class, nullif(v.served -> ''classes'', ''null'')) c', model_id);
     else

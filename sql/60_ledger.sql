@@ -84,6 +84,9 @@ begin
         select m.name, d.seq, 'the model''s state is not the one whose digest it has'
         from named m cross join lateral mempair.published_digest(m.id) d
         where not d.fine
+        union all
+        select m.name, s.ledger_seq, h.problem
+        from named m join mempair.state s on s.model_id = m.id cross join lateral mempair.wrong_held(m.id) h
     )
     select w.name, w.seq, w.problem from wrong w order by w.name, w.seq;
 end $$;
