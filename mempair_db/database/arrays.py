@@ -79,6 +79,11 @@ class FloatArrayLoader(Loader):
         return numbers.reshape(shape)
 
 
+def length(value: bytes) -> int:
+    """Return how many elements an array has that the server sent in binary."""
+    return int.from_bytes(value[12:16], "big")
+
+
 def floats(rows: Sequence[bytes], width: int, header: int = HEADER) -> npt.NDArray[np.float64]:
     """Decode float8[] values that all have `width` numbers into one matrix."""
     if width == 0:

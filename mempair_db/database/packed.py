@@ -44,7 +44,7 @@ class Texts(Sequence[str]):
     @classmethod
     def of_arrays(cls, values: Sequence[bytes]) -> Texts:
         """Read the elements of text[] values without NULLs, as the server sends them, one value after the other."""
-        count = sum(int.from_bytes(value[12:16], "big") for value in values)
+        count = sum(map(arrays.length, values))
         data = b"".join([value[arrays.HEADER :] for value in values])
         starts, lengths = np.empty(count, np.int64), np.empty(count, np.int64)
         _elements(np.frombuffer(data, np.uint8), starts, lengths)

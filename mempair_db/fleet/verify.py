@@ -76,7 +76,7 @@ def learned_of(where: Where, salt: bytes) -> Marks:
     """Mark what a shard has learned (a task)."""
     total = Marks()
     with compute.under(*where) as (connection, model):
-        for keys, prints in each_learned(connection, model.id):
+        for keys, prints, _ in each_learned(connection, model.id):
             total += mark(keys, prints, salt)
     return total
 

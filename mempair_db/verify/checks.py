@@ -166,6 +166,10 @@ def _constants(taken: Snapshot, rows: Rows) -> Check:
     if taken.model.fleet is not None:
         which = f"{len(payloads)} reference rows are here as they were"
         return Check("constants", True, f"{which}; `mempair fleet verify` chooses again from those of all shards")
+    return _chosen_again(taken, payloads)
+
+
+def _chosen_again(taken: Snapshot, payloads: dict[str, tuple[Any, Any, float]]) -> Check:
     engine, most = taken.model.engine, taken.published["reference_rows"] or len(payloads)
     if not payloads or len(payloads) > most:
         return Check("constants", False, f"there are {len(payloads)} reference rows, of {most} at the refresh")
@@ -182,6 +186,11 @@ def _constants(taken: Snapshot, rows: Rows) -> Check:
         detail = "" if same else f": {_other_constants(computed.to_json(), engine.reference.to_json())}"
     else:
         same, detail = certified.same_constants(taken.model, Left([], x, y, texts)), ""
+    counted = taken.published["references_left"]
+    if same and counted not in (None, len(taken.references)):
+        return Check(
+            "constants", False, f"there are {len(taken.references)} reference rows, the state counts {counted}"
+        )
     how = "follow" if same else "do not follow"
     return Check("constants", same, f"{how} from the {len(found)} reference rows{detail}")
 
@@ -234,8 +243,10 @@ def served(taken: Snapshot) -> Check:
         wrong.append("ready")
     if wrong:
         return Check("served", False, f"what is served does not follow from the state: {', '.join(wrong)}")
+    if row["wrong_held"] is not None:
+        return Check("served", False, row["wrong_held"])
     exactly = all(_near(value, row[name], 0.0) for name, value in computed.items())
-    held = f"; version {row['held']} is held, and served instead" if row["held"] is not None else ""
+    held = f"; version {row['held']} is held, and served instead, as it was kept" if row["held"] is not None else ""
     return Check("served", True, f"follows from the state, {'bit for bit' if exactly else f'to {CLOSE:g}'}{held}")
 
 
@@ -265,6 +276,8 @@ def _learned(taken: Snapshot, rows: Rows) -> Check:
     same = has == rows.marks if not unmarked else (has.rows, has.keys) == (rows.marks.rows, rows.marks.keys)
     if same and isinstance(taken.model.engine, Exact) and taken.learned.rows != taken.stored_rows:
         return Check("learned", False, f"{taken.learned.rows} keys are learned, the state counts {taken.stored_rows}")
+    if same and taken.misplaced:
+        return Check("learned", False, f"{taken.misplaced} keys lie in another bucket: no deletion would find them")
     if same:
         old = f"; {unmarked} were learned before there were fingerprints" if unmarked else ""
         return Check("learned", True, f"keys and fingerprints are those of the {rows.marks.rows} rows{old}")

@@ -46,7 +46,7 @@ def escaped(snapshot: Snapshot) -> Escaped:
     """Compare key by key what was learned, and what waits, with what is there."""
     known: Counter[tuple[str, int | None]] = Counter()
     if not snapshot.waiting.truncated:
-        for keys, prints in each_learned(snapshot.connection, snapshot.model.id):
+        for keys, prints, _ in each_learned(snapshot.connection, snapshot.model.id):
             known.update(zip(keys, [None] * len(keys) if prints is None else prints.tolist(), strict=True))
     waiting = snapshot.waiting
     marks = waiting.prints.tolist()

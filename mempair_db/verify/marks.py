@@ -117,8 +117,10 @@ def _mix(x: Numbers) -> Numbers:
         return x ^ (x >> _SHIFTS[2])
 
 
-def each_learned(connection: psycopg.Connection[Any], model_id: int) -> Iterator[tuple[Sequence[str], Prints | None]]:
-    """Yield the learned keys and their fingerprints, some at a time."""
+def each_learned(
+    connection: psycopg.Connection[Any], model_id: int
+) -> Iterator[tuple[Sequence[str], Prints | None, int]]:
+    """Yield the learned keys, their fingerprints, and how many lie where no deletion will find them; some at a time."""
     with connection.cursor(binary=True) as cursor:
         for kind in (BIGINTS, arrays.TEXT_ARRAY):
             cursor.adapters.register_loader(kind, ByteaBinaryLoader)
@@ -128,7 +130,9 @@ def each_learned(connection: psycopg.Connection[Any], model_id: int) -> Iterator
                 rows = [row for row in some if (row[1] is not None) == marked]
                 if rows:
                     keys = Texts.of_arrays([row[0] for row in rows])
-                    yield keys, _bigints([row[1] for row in rows]) if marked else None
+                    places = np.repeat([row[2] for row in rows], [arrays.length(row[0]) for row in rows])
+                    misplaced = int((learned.buckets(keys) != places).sum())
+                    yield keys, _bigints([row[1] for row in rows]) if marked else None, misplaced
 
 
 def _bigints(values: Sequence[bytes]) -> Prints:

@@ -92,6 +92,7 @@ class Snapshot:
     stored_rows: int
     references: dict[str, int]  # fingerprints of the reference rows
     learned: Marks
+    misplaced: int  # learned keys that lie where no deletion will find them
     held: dict[str, str]  # other keys in tables of ours, and where
     waiting: Waiting
 
@@ -152,15 +153,17 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     stored = row.pop("rows_learned")
     references = dict(connection.execute(query("load_reference"), {"model": model_id}).fetchall())
     learned = Marks()
-    for keys, prints in each_learned(connection, model_id):
+    misplaced = 0
+    for keys, prints, elsewhere in each_learned(connection, model_id):
         learned += mark(keys, prints)
+        misplaced += elsewhere
     held = dict(connection.execute(query("verify_keys"), {"model": model_id}).fetchall())
     each_class = connection.cursor(row_factory=dict_row).execute(
         query("verify_classes"), {"model": model_id}, binary=True
     )
     served = each_class.fetchall()
     waiting = read_queue(connection, model)
-    return Snapshot(connection, model, features, row, served, stored, references, learned, held, waiting)
+    return Snapshot(connection, model, features, row, served, stored, references, learned, misplaced, held, waiting)
 
 
 def read_queue(connection: psycopg.Connection[Any], model: Model) -> Waiting:

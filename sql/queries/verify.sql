@@ -4,7 +4,8 @@
 -- What is served, with the names of the features.
 select m.numeric_features, m.text_features, m.retrain_requested, s.rows_learned, s.reference_rows, s.version as state_version,
        s.epoch as state_epoch, p.version, p.epoch, p.weights, p.centers, p.intercept, p.level_weights, p.scales,
-       p.missing_weights, p.knots, p.knot_weights, p.places, p.radius, p.shift, p.link, p.ready, p.samples, s.uncertainty, p.held
+       p.missing_weights, p.knots, p.knot_weights, p.places, p.radius, p.shift, p.link, p.ready, p.samples, s.uncertainty, p.held,
+       s.references_left, (select h.problem from mempair.wrong_held(%(model)s::integer) h) as wrong_held
 from mempair.latest_published(%(model)s::integer) p
 join mempair.model m on m.id = p.model_id
 join mempair.state s on s.model_id = p.model_id
@@ -15,7 +16,7 @@ select c.class, c.intercept, c.weights, c.missing_weights, c.knot_weights, c.lev
 from mempair.latest_classes(%(model)s::integer) c order by c.place
 
 -- each_learned --
-select l.keys, l.prints from mempair.learned_keys l where l.model_id = %(model)s
+select l.keys, l.prints, l.bucket from mempair.learned_keys l where l.model_id = %(model)s
 
 -- verify_schema --
 -- DDL that changed what the extractors yield, or NULL.

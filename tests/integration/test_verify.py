@@ -194,6 +194,19 @@ def test_a_reference_row_that_nobody_has_is_caught(shop: World) -> None:
     assert "77777" in wrong(shop)["constants"]
 
 
+def test_reference_rows_that_the_state_does_not_count_are_caught(shop: World) -> None:
+    shop("update mempair.state set references_left = references_left + 1")
+    assert "the state counts" in wrong(shop)["constants"]
+
+
+def test_a_key_that_no_deletion_would_find_is_caught(shop: World) -> None:
+    shop(
+        "update mempair.learned_keys set bucket = (bucket + 1) % 1024"
+        " where id = (select min(id) from mempair.learned_keys)"
+    )
+    assert "no deletion would find them" in wrong(shop)["learned"]
+
+
 def test_a_learned_key_that_was_planted_is_caught(shop: World) -> None:
     shop("insert into mempair.learned_keys (model_id, bucket, keys, prints) values (1, 3, '{99999}', '{1}')")
     assert "99999" in wrong(shop)["learned"]

@@ -7,6 +7,7 @@ import pytest
 from sklearn import metrics
 
 from mempair_db.verify.checks import verify
+from tests.conftest import Run
 from tests.world import SHOP, World
 
 EXACT = """
@@ -56,7 +57,8 @@ def test_an_earlier_version_is_held_until_the_newest_is_published(kept: World) -
     assert kept.one("select version, held from mempair.model_status") == (last, False)
     assert kept.one(SCORES) not in (before, newest)
     assert kept.one("select version = (select version from mempair.state) from mempair.published")
-    details = [row[0] for row in kept.execute("select detail from mempair.odometer where kind = 'config' order by seq")]
+    published = "select detail from mempair.odometer where detail like 'published version%' order by seq"
+    details = [row[0] for row in kept.execute(published)]
     assert f"published version {first} by" in details[-2]
     assert f"published version {last}, the newest" in details[-1]
     kept.check_ledger()
@@ -71,6 +73,45 @@ FORGETTING = {
     "escaped": """set session_replication_role = replica; delete from shop where id = 7; reset session_replication_role;
                   select mempair.retrain('churn')""",
 }
+
+
+FORGED = {
+    "the version": "update mempair.version_1 set served = jsonb_set(served, '{intercept}', '50')"
+    " where version = %(first)s",
+    "another one": "insert into mempair.version_1 select version - 1, epoch, samples, kept_at,"
+    " jsonb_set(served, '{intercept}', '50') from mempair.version_1 where version = %(first)s",
+}
+
+
+@pytest.mark.parametrize("which", FORGED)
+def test_a_version_that_was_forged_and_published_is_found(kept: World, mempair: Run, which: str) -> None:
+    first = versions(kept)[-1][0]
+    grow(kept)
+    kept.sql.execute(FORGED[which], {"first": first})
+    kept.one("select mempair.publish('churn', %s)", first - (which == "another one"))
+    says = "the ledger does not say that it was kept as it is"
+    assert says in next(check.detail for check in verify(kept.dsn, 1).checks if not check.fine)
+    ((_, _, problem),) = kept.execute("select * from mempair.verify_odometer()")
+    assert says in problem
+    if kept.one("select unlearner from mempair.model") == "exact":
+        in_sql = {
+            check: (fine, detail) for check, fine, detail in kept.execute("select * from mempair.verify_model('churn')")
+        }
+        assert (in_sql["served"][0], says in in_sql["served"][1]) == (False, True)
+        code, out, _ = mempair("audit", "churn", "--dsn", kept.dsn)
+        assert (code, "is held, and served instead" in out) == (5, True)
+
+
+@pytest.mark.parametrize("fraud", ["held = 99", "intercept = 50"])
+def test_what_is_served_as_a_held_version_is_that_version(kept: World, fraud: str) -> None:
+    first = versions(kept)[-1][0]
+    if fraud != "held = 99":
+        grow(kept)
+        kept.one("select mempair.publish('churn', %s)", first)
+    kept(f"update mempair.published set {fraud}")
+    assert not verify(kept.dsn, 1).fine
+    ((_, _, problem),) = kept.execute("select * from mempair.verify_odometer()")
+    assert "is held, and" in problem
 
 
 @pytest.mark.parametrize("way", FORGETTING)
