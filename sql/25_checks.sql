@@ -104,11 +104,7 @@ begin
     elsif class.relkind = 'r' and exists (select from pg_inherits i where source in (i.inhrelid, i.inhparent)) then
         raise exception '% is part of an inheritance tree, whose keys are not unique', source
             using errcode = 'MP003', hint = 'Use declarative partitioning, or a table without INHERITS.';
-    elsif class.relnamespace = 'mempair'::regnamespace then  -- "$user" in search_path: a role of this name creates tables there
-        raise exception '% lies in schema mempair, which is not for tables of your own', source
-            using errcode = 'MP003', hint = format('alter table %s set schema public; and where your role is called mempair, so that '
-                'its tables go there by themselves: alter role mempair set search_path = public;', source);
-    elsif class.relnamespace = 'pg_catalog'::regnamespace then
+    elsif class.relnamespace = 'mempair'::regnamespace or class.relnamespace = 'pg_catalog'::regnamespace then
         raise exception '% is a system table', source
             using errcode = 'MP003', hint = 'Create the model on a table of your own.';
     end if;

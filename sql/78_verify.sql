@@ -56,6 +56,46 @@ begin
     return w;
 end $$;
 
+-- What is served beside the weights, and does not follow from the constants: where a prediction looks for its weight, what it
+-- makes of it, and what a missing number adds where it has no weight of its own.
+create or replace function mempair.wrong_served(model mempair.model, p mempair.published) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with numbers as (
+        select n.ordinality as place, (n.value ->> 0)::float8 as centre, (n.value ->> 1)::float8 as scale, n.value -> 2 as knots,
+               (n.value ->> 3)::boolean as missing
+        from jsonb_array_elements(model.constants #> '{encoding,numbers}') with ordinality n
+    ), knots as (
+        select n.place, n.place * c.curves - c.curves + i as at, coalesce((n.knots ->> i - 1)::float8, 'Infinity') as knot
+        from (select (model.promise ->> 'curves')::integer as curves) as c, numbers n, generate_series(1, c.curves) i
+    ), texts as (
+        select t.ordinality as place, t.value -> 0 as levels, (t.value ->> 1)::boolean::integer as missing,
+               sum(jsonb_array_length(t.value -> 0) + 1 + (t.value ->> 1)::boolean::integer) over up::integer as last
+        from jsonb_array_elements(model.constants #> '{encoding,texts}') with ordinality t window up as (order by t.ordinality)
+    ), places as (
+        select jsonb_agg(jsonb_build_object(
+                   'levels', (select coalesce(jsonb_object_agg(l.value, t.last - t.missing - 1 - jsonb_array_length(t.levels) + l.ordinality), '{}')
+                              from jsonb_array_elements_text(t.levels) with ordinality l),
+                   'other', t.last - t.missing, 'null', case when model.promise ->> 'on_null' = 'impute' then t.last end) order by t.place) as each
+        from texts t
+    ), missing as (
+        select n.place, p.missing_weights[n.place] as weight, sum(p.knot_weights[k.at] * greatest(-k.knot, 0)) as at_centre
+        from numbers n left join knots k on k.place = n.place
+        where not n.missing and model.promise ->> 'on_null' = 'impute'
+        group by n.place
+    )
+    select array_remove(array[
+        case when p.centers is distinct from array(select n.centre from numbers n order by n.place) then 'centers' end,
+        case when p.scales is distinct from array(select n.scale from numbers n order by n.place) then 'scales' end,
+        case when p.knots is distinct from array(select k.knot from knots k order by k.at) then 'knots' end,
+        case when p.places is distinct from coalesce((select each from places), '[]') then 'places' end,
+        case when exists (select from missing m where (abs(m.weight - coalesce(m.at_centre, 0)) <= 1e-9 * (1 + abs(m.weight))) is not true)
+                  or (p.missing_weights is null) = (model.promise ->> 'on_null' = 'impute') then 'missing_weights' end,
+        case when (p.radius, p.shift, p.levels) is distinct from (null::float8, null::float8, null::text[]) then 'radius' end,
+        case when p.samples <> (mempair.served_sums(model.id))[1] then 'samples' end,
+        case when (p.version, p.epoch) is distinct from (select (s.version, s.epoch) from mempair.state s where s.model_id = model.id) then 'version' end
+    ], null)
+$$;
+
 -- The ridge of every coordinate: hardly any for the intercept. Its twin is `penalties` in mempair_db/pair/exact.py.
 create or replace function mempair.penalties(d integer, ridge float8) returns float8[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
@@ -183,6 +223,8 @@ declare
     missed text;
     truncated boolean;
     worst float8;
+    others text[];
+    held text;
 begin
     if model.promise ->> 'unlearner' is distinct from 'exact' then
         raise exception 'model % is not exact, or has no constants yet', quote_literal(model.name)
@@ -215,11 +257,23 @@ begin
     return query select 'sums', wrongs = 0 and cardinality(stored) = cardinality(computed),
         case when wrongs = 0 then format('the %s sums are those of the %s rows, bit for bit', cardinality(computed), computed[1])
              else format('%s sums differ from those of the rows (stored less computed): %s', wrongs, wrong) end;
-    select mempair.residual(model, mempair.served_sums(model.id), array_agg(w.value order by s.place, w.place)) into worst
-    from mempair.served_each(model, latest => true) s, unnest(mempair.served_weights(model, s.published)) with ordinality w(value, place);
-    return query select 'served', worst < 1e-9,
-        format('what is served %s the equation of the sums; the worst line is off by %s of its size',
-               case when worst < 1e-9 then 'solves' else 'does NOT solve' end, worst::numeric(40, 20)::float8);
+    select array(select distinct u.name from mempair.served_each(model, latest => true) s, unnest(mempair.wrong_served(model, s.published)) u(name))
+           || case when (mempair.latest_published(model.id)).link <> case model.constants ->> 'loss' when 'squared' then 'identity' when 'huber' then 'identity'
+                       else model.constants ->> 'loss' end then array['link'] else '{}' end
+           || case when model.constants ? 'labels' and (
+                  select array_agg(s.class order by s.place) is distinct from array(select jsonb_array_elements_text(model.constants -> 'labels'))
+                  from mempair.served_each(model, latest => true) s) then array['classes'] else '{}' end
+    into others;
+    if not others && '{classes,link}' then
+        select mempair.residual(model, mempair.served_sums(model.id), array_agg(w.value order by s.place, w.place)) into worst
+        from mempair.served_each(model, latest => true) s, unnest(mempair.served_weights(model, s.published)) with ordinality w(value, place);
+    end if;
+    held := (select h.problem from mempair.wrong_held(model.id) h);
+    return query select 'served', coalesce(worst < 1e-9 and others = '{}' and held is null, false),
+        case when held is not null then held when others = '{}' or worst >= 1e-9 then
+            format('what is served %s the equation of the sums; the worst line is off by %s of its size',
+                   case when worst < 1e-9 then 'solves' else 'does NOT solve' end, worst::numeric(40, 20)::float8)
+        else format('what is served does not follow from the constants and the state: %s', array_to_string(others, ', ')) end;
     select string_agg(format('%s: %s', r.rows, r.finding), '; ') into missed from mempair.reconcile(model.name, false) r;
     return query select 'learned', missed is null, coalesce(missed, 'the learned keys are those of the table');
     select count(*), string_agg(format('%s in %s', k.row_key, k.held_in), ', ') filter (where k.place <= 5)

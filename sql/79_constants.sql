@@ -121,10 +121,12 @@ begin
     end loop;
     for item, place in select t.value, t.ordinality from jsonb_array_elements(encoding -> 'texts') with ordinality t loop
         execute format('select (coalesce(sum(l.rows) filter (where l.level is null), 0) >= 5) = $3 and (
-                            jsonb_typeof($4) = ''array'' or array(select t.level from (
+                            case when jsonb_typeof($4) = ''array''
+                            then array(select v from jsonb_array_elements_text($4) v order by v collate "C")
+                            else array(select t.level from (
                                 select l.level from (select r.c[$1] as level, count(*) as rows from (%1$s) as r group by 1) as l
                                 where l.level is not null and l.rows >= 5 order by l.rows desc, l.level collate "C" limit $5) as t
-                                order by t.level collate "C") = $2)
+                                order by t.level collate "C") end = $2)
                         from (select r.c[$1] as level, count(*) as rows from (%1$s) as r group by 1) as l', rows_of)
         into found using place, array(select v from jsonb_array_elements_text(item -> 0) v order by v collate "C"), (item ->> 1)::boolean,
                          model.promise -> 'categories' -> (place - 1), most;
@@ -132,6 +134,13 @@ begin
             return format('the levels of %s', model.text_features[place]);
         end if;
     end loop;
+    -- Which classes have a place was chosen among all rows; a refresh is due once one of them has fewer than 5.
+    if model.constants -> 'labels' <> (select jsonb_agg(l order by l collate "C") from jsonb_array_elements_text(model.constants -> 'labels') l)
+       or model.retrain_requested is null and exists (
+           select from mempair.state s, unnest(mempair.unpack_integers(s.sums)) with ordinality n(rows, place)
+           where s.model_id = model.id and n.place between 5 and 4 + jsonb_array_length(model.constants -> 'labels') and n.rows < 5) then
+        return 'the classes';
+    end if;
     if model.constants ->> 'loss' in ('squared', 'huber') then
         execute format('select array_agg(r.y order by r.y) from (%s) as r where r.y - r.y = 0', rows_of) into numbers;
         if not mempair.is_standard(numbers, (encoding #>> '{target,0}')::float8, (encoding #>> '{target,1}')::float8) then

@@ -102,7 +102,9 @@ def _constants(row: dict[str, Any], stored: Reference, parts: list[Changes]) -> 
     if not len(x):
         return Claim(*CONSTANTS, FAILS, note="no reference row is there")
     same = refer(script.terms(row), x, y, c, stored.labels).to_bytes() == stored.to_bytes()
-    return Claim(*CONSTANTS, HOLDS if same else FAILS, measured=f"{len(x)} reference rows", limit="equal")
+    note = "" if json.loads(row["constants"]) == stored.to_json() else "something lies among them that is no constant"
+    verdict = HOLDS if same and not note else FAILS
+    return Claim(*CONSTANTS, verdict, measured=f"{len(x)} reference rows", limit="equal", note=note)
 
 
 def _sums(row: dict[str, Any], reference: Reference, stored: Sums, total: Sums) -> Claim:
@@ -121,15 +123,23 @@ def served_claim(row: dict[str, Any], reference: Reference, stored: Sums) -> Cla
         stored = Sums.from_bytes(packed, *reference.shape)
     terms, published = script.terms(row), json.loads(row["published"])
     classes = published.pop("classes", None) or []
-    each = [fold(reference, w, terms["curves"]) for w in exact.solve(reference, stored, terms["ridge"])]
-    computed = each[0] | {"places": json.loads(each[0]["places"])}
+    imputes = terms["on_null"] == "impute"
+    solved = exact.solve(reference, stored, terms["ridge"])
+    each = [fold(reference, w, terms["curves"], imputes=imputes) for w in solved]
+    link = "classes" if reference.labels else "identity" if reference.regression else "logistic"
+    computed = each[0] | {"places": json.loads(each[0]["places"]), "link": link, "samples": stored.n}
     if reference.labels:
         computed |= dict.fromkeys(OF_A_CLASS)
     wrong = [name for name, value in computed.items() if not _same(value, published[name])]
-    for folded, row_of_class in zip(each if reference.labels else [], classes, strict=True):
+    if [one["class"] for one in classes] != list(reference.labels):
+        wrong.append("classes")
+    for folded, row_of_class in zip(each, classes, strict=False):
         wrong += [f"{name} of a class" for name in OF_A_CLASS if not _same(folded[name], row_of_class[name])]
-    note = f"other than computed: {', '.join(wrong)}" if wrong else ""
-    return Claim(*SERVED, FAILS if wrong else HOLDS, limit="equal", note=note)
+    if wrong:
+        return Claim(*SERVED, FAILS, limit="equal", note=f"other than computed: {', '.join(wrong)}")
+    held = published.get("held")
+    note = f"it does, but version {held} is held, and served instead" if held is not None else ""
+    return Claim(*SERVED, OPEN if note else HOLDS, limit="equal", note=note)
 
 
 def _same(computed: Any, stored: Any) -> bool:

@@ -70,7 +70,7 @@ select * from (values {", ".join(["(-1, '', []::varchar[], false, null::varchar[
 {template}"""  # noqa: S608
 
 
-def verdict(number: int, model: str, fleet: bool) -> str:
+def verdict(number: int, model: str, fleet: bool, labels: Sequence[str] = ()) -> str:
     """Return the check of a model's constants: fine, and what was not chosen again."""
     rest = "NOT chosen again here: the reference weights and the shares of odd rows; `mempair verify` does all"
     if fleet:
@@ -82,14 +82,18 @@ select {model} as model, 'constants' as checked, true as fine,
     known = ", ".join(map(_text, KNOWN))
     return f"""
 create or replace view verify_constants_{number} as
-select {model} as model, 'constants' as checked, w.wrong = 0 and m.foreign_keys = 0 and r.rows > 0 as fine,
+select {model} as model, 'constants' as checked,
+       w.wrong = 0 and m.foreign_keys = 0 and r.rows > 0 and k.rare = 0 as fine,
        case when m.foreign_keys > 0 then 'something lies among them that is no constant'
+            when k.rare > 0 then k.rare || ' classes have fewer than 5 rows, or are not in order'
             when r.rows = 0 then 'there is no reference row'
             when w.wrong > 0 then w.wrong || ' do not follow from the ' || r.rows || ' reference rows: ' || w.named
             else 'centres, scales, knots and levels follow from the ' || r.rows || ' reference rows; ' || {_text(rest)}
        end as detail
 from (select count(*) as wrong, string_agg(what || ' of ' || name, ', ') as named from wrong_constants_{number}) w,
      (select count(*) filter (where reference_row) as rows from rows_{number}) r,
+     (select count(*) + {int(list(labels) != sorted(labels))} as rare from sums
+      where model_id = {number} and place between 5 and {4 + len(labels)} and value < 5) k,
      (select count(*) as foreign_keys
       from (select unnest(json_keys(constants)) as given from model where id = {number})
       where given not in ({known})) m;

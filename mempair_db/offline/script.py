@@ -139,7 +139,7 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     usable = _usable(model, reference, numbers, texts, name(target), weight)
     pairs = list(zip(map(name, numbers), steps, strict=True))
     chosen = constants.views(number, reference, terms(model), pairs, list(map(name, texts)), name(target), usable)
-    chosen += constants.verdict(number, literal(model["name"]), model.get("shard") is not None)
+    chosen += constants.verdict(number, literal(model["name"]), model.get("shard") is not None, reference.labels)
     return f"""
 -- {json.dumps(model["name"])}: every row becomes integers (k), its scores z at the reference weights, its terms.
 create or replace view computed_{number} as

@@ -144,16 +144,6 @@ def test_the_services_agree_on_the_database_and_the_worker_is_not_its_owner() ->
     assert "./roles.sh:/docker-entrypoint-initdb.d/mempair-roles.sh:ro" in services["postgres"]["volumes"]
 
 
-@pytest.mark.parametrize("file", ["compose.yaml", "fleet.yaml"])
-def test_the_owners_tables_do_not_land_in_our_schema(file: str) -> None:
-    """His name is the schema's, and Postgres looks for a schema of the user's name first."""
-    services = yaml.safe_load((DOCKER / file).read_text())["services"].values()
-    servers = [service for service in services if service["image"].startswith("postgres")]
-    assert servers
-    for server in servers:
-        assert server["environment"]["POSTGRES_USER"] != "mempair" or server["command"] == ["-c", "search_path=public"]
-
-
 def test_the_password_has_no_default_and_the_port_is_not_public() -> None:
     postgres = compose()["services"]["postgres"]
     assert ":?" in postgres["environment"]["POSTGRES_PASSWORD"]

@@ -150,7 +150,7 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
         "more than 10000 categories",
         "frequent",
     ),
-    ("MP003", {"source": "mempair.model"}, "lies in schema mempair", "alter table mempair.model set schema public"),
+    ("MP003", {"source": "mempair.model"}, "system table", "your own"),
     ("MP003", {"source": "pg_catalog.pg_class"}, "system table", "your own"),
     ("MP004", {"features": ["blob"], "source": "kinds"}, "'blob' has type bytea", "generated column"),
     ("MP004", {"features": ["price"], "source": "kinds"}, "'price' has type money", "generated column"),

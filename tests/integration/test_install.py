@@ -169,18 +169,6 @@ def test_uninstall_does_not_take_a_users_view_along(database: str) -> None:
         uninstall(database)
 
 
-def test_uninstall_does_not_take_a_users_table_along(database: str) -> None:
-    with psycopg.connect(database) as connection:
-        connection.execute("create table mempair.customers (id int primary key)")  # as a role called mempair does
-    with pytest.raises(UnsupportedRelation, match=r"not its own: mempair.customers. Keep each: alter table"):
-        uninstall(database)
-    with psycopg.connect(database) as connection:
-        connection.execute("alter table mempair.customers set schema public")
-    uninstall(database)
-    with psycopg.connect(database) as connection:
-        connection.execute("select from customers")
-
-
 def test_two_installers_at_once_do_not_meet(empty_database: str, database: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(install, [empty_database] * 4))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
 from mempair_db.database import models
 from mempair_db.database.connect import connect
+from mempair_db.offline.export import export
 from mempair_db.pair import exact
 from mempair_db.worker import batch
+from tests.conftest import Run
 from tests.world import SHOP, World
 
 RANDOM = "create table t (id integer primary key, a float8, b float8, c text, d text, y float8, label boolean)"
@@ -161,6 +165,112 @@ def test_weights_that_do_not_solve_the_equation_are_seen_without_a_solver(honest
     assert verdicts["served"][0] is False
 
 
+@pytest.mark.parametrize(
+    "fraud",
+    [
+        "centers[1] = centers[1] + 1",
+        "scales[1] = scales[1] * 2",
+        "knots[1] = knots[1] - 128",
+        "missing_weights[1] = missing_weights[1] + 0.01",
+        "places = jsonb_set(places, '{0,levels,planted}', '1')",
+        "places = jsonb_set(places, '{0,other}', '1')",
+        "places = jsonb_set(places, array['0', 'null'], '1')",
+        "link = 'identity'",
+        "link = 'classes'",
+        "samples = samples + 1",
+        "version = version + 1",
+    ],
+)
+@pytest.mark.parametrize("nulls", [False, True])
+def test_where_predictions_look_for_a_weight_follows_from_the_constants(world: World, nulls: bool, fraud: str) -> None:
+    world(RANDOM)
+    fill(world, 0, 300, seed=1)
+    world(
+        f"update t set a = {'case when id % 9 > 0 then sin(id) end' if nulls else 'sin(id)'}",
+        "select mempair.create_model('m', 't', features => array['a', 'c'], target => 'label', gamma => 10)",
+    )
+    world.work()
+    assert found(world)["served"][0] is True
+    world(f"update mempair.published set {fraud}")
+    assert found(world)["served"][0] is False
+
+
+@pytest.mark.parametrize(
+    "fraud",
+    [
+        "update mempair.published_class set class = case class when 'a' then 'b' when 'b' then 'a' else class end",
+        "update mempair.published_class set class = 'somebody' where place = 2",
+        "delete from mempair.published_class where place = 3",
+    ],
+)
+def test_the_classes_that_are_served_are_those_of_the_constants(
+    world: World, mempair: Run, tmp_path: Path, fraud: str
+) -> None:
+    world(RANDOM)
+    fill(world, 0, 300, seed=1)
+    world(
+        "update t set d = chr(97 + id % 3)",
+        "select mempair.create_model('m', 't', features => array['a', 'c'], target => 'd', gamma => 10)",
+    )
+    world.work()
+    world.work()
+    assert found(world)["served"][0] is True
+    assert mempair("audit", "m", "--dsn", world.dsn)[0] == 0
+    world(fraud)
+    assert found(world)["served"][0] is False
+    code, out, _ = mempair("audit", "m", "--dsn", world.dsn)
+    assert (code, "classes" in out) == (5, True)
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "somebody"], ["b", "a", "c"]])
+def test_a_class_that_no_row_has_is_no_constant(world: World, tmp_path: Path, labels: list[str]) -> None:
+    world(RANDOM)
+    fill(world, 0, 300, seed=1)
+    world(
+        "update t set d = chr(97 + id % 3)",
+        "select mempair.create_model('m', 't', features => array['a', 'c'], target => 'd', gamma => 10)",
+    )
+    world.work()
+    assert found(world)["constants"][0] is True
+    world.sql.execute(
+        "update mempair.model set constants = constants || jsonb_build_object('labels', %s::text[])", [labels]
+    )
+    sums = world.one("select mempair.computed_sums(this) from mempair.model this")
+    world.sql.execute("update mempair.state set sums = %s", [np.array(sums, "<i8").tobytes()])
+    assert found(world)["sums"][0] is True
+    fine, detail = found(world)["constants"]
+    assert (fine, "the classes" in detail) == (False, True)
+    export(world.dsn, tmp_path / "e", rows=True)
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        ((fine, detail),) = duck.execute("select fine, detail from verification where checked = 'constants'").fetchall()
+    assert (fine, "classes have fewer than 5 rows, or are not in order" in detail) == (False, True)
+
+
+def test_levels_that_were_declared_are_those_of_the_constants(world: World) -> None:
+    world(RANDOM)
+    fill(world, 0, 300, seed=1)
+    world(
+        "select mempair.create_model('m', 't', features => array['a', 'c'], target => 'label', gamma => 10,"
+        """ categories => '{"c": ["ä ö", "basic", "nobody"]}')"""
+    )
+    world.work()
+    assert found(world)["constants"][0] is True
+    world("update mempair.model set constants = jsonb_set(constants, '{encoding,texts,0,0,1}', '\"somebody\"')")
+    assert "the levels of c" in found(world)["constants"][1]
+
+
+def test_what_two_models_of_a_table_serve_cannot_be_exchanged(honest: World) -> None:
+    honest("select mempair.create_model('other', 't', features => array['a', 'b', 'c'], target => 'y', gamma => 10)")
+    honest.work()
+    honest(
+        "create temporary table swapped as select * from mempair.published",
+        "update swapped set model_id = 3 - model_id",
+        "delete from mempair.published",
+        "insert into mempair.published select * from swapped",
+    )
+    assert found(honest)["served"][0] is False
+
+
 def test_more_sums_than_a_select_can_have_columns_come_in_parts(world: World) -> None:
     world("create table wide (id integer primary key, c text, d text, label boolean)")
     world(
@@ -185,7 +295,7 @@ def test_a_step_that_was_cut_is_the_solution_too_and_a_shortened_one_is_not(worl
     world("insert into t select i, sin(i), i = 7 from generate_series(1, 3000) i")
     world("select mempair.create_model('m', 't', target => 'label', features => array['a'])")
     world.work()
-    world("insert into t select i, 1.5 + sin(i) / 10, i % 60 = 0 from generate_series(3001, 3200) i")
+    world("insert into t select i, 1.5 + sin(i) / 10, i % 10 = 0 from generate_series(3001, 3050) i")
     world.work()
     with connect(world.dsn) as connection:
         batch.prepare(connection)

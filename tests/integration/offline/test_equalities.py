@@ -89,12 +89,26 @@ def test_every_claim_of_an_honest_exact_model_holds_and_the_page_says_so_first(s
         ("held_keys", "insert into t select 1, 'learned_keys.keys', '17'", "learned keys"),
         ("held_keys", "insert into t select 1, 'rejected.row_key', '5'", "deleted keys"),
         ("model", "update t set constants = constants || ' '", "digest"),
+        ("model", 'update t set constants = replace(constants, \'"h": \', \'"note": "47 years", "h": \')', "constants"),
+        ("model", "update t set published = replace(published, '\"logistic\"', '\"identity\"')", "served weights"),
     ],
 )
 def test_an_export_that_was_edited_fails_its_audit(
     shop: World, tmp_path: Path, table: str, statement: str, claim: str
 ) -> None:
     assert verdicts(shop, tmp_path / "e", edited(table, statement))[claim] == "fails"
+
+
+def test_a_model_that_skips_missing_values_is_audited_too(world: World, tmp_path: Path) -> None:
+    world(RANDOM)
+    fill(world, 0, 700, seed=5)
+    world(
+        "select mempair.create_model('m', 't', features => array['a', 'b', 'c'], target => 'label', gamma => 10,"
+        " on_null => 'skip')"
+    )
+    world.work()
+    world.work()
+    assert set(verdicts(world, tmp_path / "e").values()) == {"holds"}
 
 
 def test_the_command_ends_with_5_unless_everything_is_proven(shop: World, mempair: Run, tmp_path: Path) -> None:
