@@ -8,11 +8,13 @@ sources, other folder. Old mathematics cannot run, whatever brought the new file
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import inspect
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -61,19 +63,27 @@ def plain(array: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 @lru_cache
 def _folder(file: Path) -> Path | None:
-    """Return the first place that can be written, None if there is none: then every process compiles."""
+    """Return the first place that can be written, or a copy of one that cannot; None: then every process compiles."""
     places = [HERE / "__pycache__", Path(platformdirs.user_cache_dir("mempair_db"))]
     if SETTINGS.CACHE_DIR:
         places.insert(0, Path(SETTINGS.CACHE_DIR))
     for place in places:
         folder = place / f"kernel-{_digest(file)}"
-        try:
+        with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
-        except OSError:
-            continue
-        return folder
+            return folder
+        with suppress(OSError):
+            if any(folder.rglob("*.nbi")):
+                return _copied(folder)
     return None
+
+
+def _copied(folder: Path) -> Path:
+    """Return a copy for this process alone, as in a container that is read-only: numba reads only what it may write."""
+    copy = Path(tempfile.mkdtemp(prefix="mempair-kernel-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    return Path(shutil.copytree(folder, copy / folder.name))
 
 
 def _digest(file: Path) -> str:

@@ -117,6 +117,7 @@ def test_what_the_dockerfile_makes_learns_forgets_and_is_healthy_under_a_workers
     assert list(Path(image.environment["NUMBA_CACHE_DIR"]).rglob("*.nbc")), "the kernels are not compiled"
     (site,) = Path(image.place("/opt/mempair")).glob("lib/python*/site-packages")
     assert (site / "mempair_db/py.typed").exists()
+    assert all(file.stat().st_mtime.is_integer() for file in site.glob("mempair_db/pair/*.py"))  # survives a registry
     assert "Apache License" in next(site.glob("mempair_db-*.dist-info/licenses/LICENSE")).read_text()
     assert image.call("python", "-m", "mempair_db", "--version") == image.mempair("--version")
 

@@ -96,6 +96,30 @@ def test_where_nothing_can_be_written_every_process_compiles(package: Path, tmp_
         assert run(package, NUMBA_CACHE_DIR=str(file), XDG_CACHE_HOME=str(file), HOME=str(file)) == (1, 0)
 
 
+READ_ONLY = """
+import tempfile
+
+writable = tempfile.TemporaryFile
+
+def refused(*arguments, dir=None, **options):
+    if dir is not None and str(dir).startswith({!r}):
+        raise OSError(30, "Read-only file system")
+    return writable(*arguments, dir=dir, **options)
+
+tempfile.TemporaryFile = refused
+"""
+
+
+def test_machine_code_that_cannot_be_written_is_read_nevertheless(package: Path, tmp_path: Path) -> None:
+    """As in an image with compiled kernels, whose containers are read-only but for /tmp."""
+    image, temporary = tmp_path / "image", tmp_path / "temporary"
+    temporary.mkdir()
+    assert run(package, NUMBA_CACHE_DIR=str(image)) == (1, 0)
+    (package.parent / "sitecustomize.py").write_text(READ_ONLY.format(str(image)))
+    assert run(package, NUMBA_CACHE_DIR=str(image), TMPDIR=str(temporary)) == (1, 1)
+    assert not list(temporary.iterdir())
+
+
 def test_the_kernel_is_compiled_ahead_for_the_types_that_batches_have() -> None:
     ahead.compile_kernel()
     signatures = len(step.run.signatures)
