@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-revision = "mempair_0010"
+revision = "mempair_0009"
 down_revision = "mempair_0008"
 
 
