@@ -317,6 +317,19 @@ def test_a_regression_with_curves_is_verified_too(world: World) -> None:
     assert wrong(world) == {}
 
 
+@pytest.mark.parametrize("size", [1e-300, 2.0**60, 1e36, 1e150])
+def test_constants_of_any_size_are_the_same_after_jsonb_wrote_them_in_its_way(world: World, size: float) -> None:
+    world(
+        "create table clock (id int primary key, at float8, late boolean)",
+        "select mempair.create_model('late', 'clock', target => 'late', features => '{at}', calibration_rows => 50)",
+    )
+    rows = "insert into clock select i, %s * (random() - 0.3), random() < 0.5 from generate_series(1, 200) i"
+    world.sql.execute(rows, [size])
+    world.work()
+    assert wrong(world) == {}
+    assert world.one("select bool_and(fine) from mempair.verify_model('late')")
+
+
 @pytest.mark.parametrize("unlearner", ["exact", "symmetric"])
 def test_reconcile_finds_an_update_that_escaped_and_a_retrain_puts_it_right(
     world: World, superuser: Callable[[str], str], mempair: Callable[..., tuple[int, str, str]], unlearner: str
