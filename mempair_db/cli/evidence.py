@@ -131,7 +131,7 @@ def odometer_restored(
         say(f"{one.model} {text}.")
     if not missing:
         say("No erasure is missing here.")
-    raise typer.Exit(5 if missing or any(one.parted for one in found) else 0)
+    raise typer.Exit(5 if any(one.shared < one.there for one in found) else 0)
 
 
 @odometer_app.command("compare")

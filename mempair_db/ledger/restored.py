@@ -20,11 +20,11 @@ from mempair_db.errors import VerificationFailed
 from mempair_db.ledger import verify
 from mempair_db.ledger.receipts import opened_tag
 
-ERASURES = ("unlearned", "cancelled")
+ERASURES = ("unlearned", "cancelled", "updated")
 
 
 class Erasure(NamedTuple):
-    """A deletion that the exported ledger has and this database has not."""
+    """A deletion or an update that the exported ledger has and this database has not: what was there before is back."""
 
     model: str
     seq: int
@@ -110,7 +110,7 @@ def erasures_to_redo(
     for model, _, _, shared in found:
         at = verify.moment(duckdb, file)
         rows = duckdb.execute(
-            f"select seq, cast({at} as text), kind, lower(hex(tag)), rows from read_parquet($file)"  # noqa: S608
+            f"select seq, cast({at} as text), kind, coalesce(lower(hex(tag)), ''), rows from read_parquet($file)"  # noqa: S608
             " where model = $model and seq > $seq and kind in $kinds order by seq",
             {"file": str(file), "model": model, "seq": shared, "kinds": list(ERASURES)},
         ).fetchall()

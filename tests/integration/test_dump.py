@@ -20,6 +20,7 @@ from mempair_db.errors import VerificationFailed
 from mempair_db.ledger.restored import erasures_to_redo
 from mempair_db.offline.export import export
 from mempair_db.worker.loop import Worker
+from tests.conftest import Run
 
 PREDICTIONS = "select id, mempair_predict('m', t) from t order by id"
 
@@ -143,6 +144,29 @@ def test_a_restored_copy_that_went_on_is_found_however_long_its_ledger_has_becom
     assert found.here > found.there > found.shared
     assert found.parted
     assert [erasure.kind for erasure in missing] == ["unlearned"]
+
+
+def test_a_copy_that_misses_an_update_or_only_insertions_is_an_older_one(
+    original: tuple[str, psycopg.Connection[Any]], copy: str, mempair: Run, tmp_path: Path
+) -> None:
+    dsn, sql = original
+    sql.execute("select mempair.create_model('e', 't', target => 'y', features => array['a', 'b'], gamma => 1)")
+    Worker(dsn).run_once()
+    run("pg_dump", dsn, "--format", "custom", "--file", str(tmp_path / "dump"))
+    run("pg_restore", copy, "--no-owner", "--exit-on-error", str(tmp_path / "dump"))
+    sql.execute("insert into t values (5001, 1, 'b1', true)")
+    Worker(dsn).run_once()
+    export(dsn, tmp_path / "inserted")
+    file = str(tmp_path / "inserted" / "ledger.parquet")
+    assert mempair("odometer", "restored", file, "--dsn", dsn)[0] == 0
+    code, _, err = mempair("odometer", "restored", file, "--dsn", copy)
+    assert (code, "is behind" in err, "No erasure is missing" in err) == (5, True, True)
+    sql.execute("update t set a = 77 where id = 5001")
+    Worker(dsn).run_once()
+    export(dsn, tmp_path / "updated")
+    with psycopg.connect(copy, autocommit=True) as other:
+        _, missing = erasures_to_redo(other, tmp_path / "updated" / "ledger.parquet", name="e")
+    assert [(erasure.kind, erasure.rows, erasure.key) for erasure in missing] == [("updated", 1, None)]
 
 
 def test_a_ledger_without_a_common_beginning_is_no_copy(
