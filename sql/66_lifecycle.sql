@@ -182,8 +182,7 @@ begin
         return;
     end if;
     if new_model.on_null = 'skip' and old_model.on_null <> 'skip' and not mempair.fleet_alters() then
-        execute format('select count(*) from mempair.source_%s s where s.y is not null and array_position(s.c, null) is null
-                        and array_position(s.x, ''NaN'') is null and array_position(s.x, null) is null', old_model.id) into rows;
+        rows := mempair.learnable_rows(new_model);
     end if;
     if new_model.calibration_rows > rows then
         raise exception 'model % would stop predicting: % rows can be learned, and calibration_rows is %', quote_literal(old_model.name),
@@ -194,6 +193,6 @@ begin
           and (new_model.gamma < old_model.gamma or new_model.curves > old_model.curves or new_model.ridge < old_model.ridge
                or new_model.on_null <> old_model.on_null) then
         raise exception 'model % might stop predicting: its % rows are too few for gamma %', quote_literal(old_model.name), rows, new_model.gamma
-            using errcode = 'MP001', hint = format('It surely goes on with gamma => %s.', ceil(d * 5000.0 / greatest(rows, 1)) / 10000);
+            using errcode = 'MP001', hint = format('It surely goes on with gamma => %s.', (ceil(d * 5000.0 / greatest(rows, 1)) / 10000)::float8);
     end if;
 end $$;

@@ -51,9 +51,11 @@ select m.name as model,
        m.source,
        case when m.failure is not null then 'failed' when m.paused then 'paused'
             when m.retrain_requested is not null then 'retraining' else m.phase end as status,
-       coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, m.reason,
-                case when m.phase = 'calibrating' then format(
-                    'begins when %s rows with a target are there; %s changes wait', m.calibration_rows, waiting.changes) end) as reason,
+       coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, nullif(concat_ws('; ', m.reason,
+                case when refused.rows > 0.05 * (refused.rows + s.rows_learned) then format(
+                    '%s of %s rows are refused: mempair.errors says why', refused.rows, refused.rows + s.rows_learned) end,
+                case when m.phase = 'calibrating' and m.reason is null then format(
+                    'begins when %s rows with a target are there; %s changes wait', m.calibration_rows, waiting.changes) end), '')) as reason,
        s.epoch,
        case when m.unlearner <> 'exact' then s.clock end as clock,  -- an exact model knows no order
        s.rows_learned,

@@ -141,19 +141,36 @@ begin
     return some;
 end $$;
 
+-- Rows of the model's table that can be learned, counted up to so many: those with a target, and with skip no missing value.
+create or replace function mempair.learnable_rows(model mempair.model, most bigint default null) returns bigint
+language plpgsql stable set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+    rows bigint;
+begin
+    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null %s limit %s) as few', model.id, case
+        when model.on_null = 'skip' then 'and array_position(s.c, null) is null and array_position(s.x, ''NaN'') is null and array_position(s.x, null) is null'
+        else '' end, coalesce(most::text, 'all')) into rows;
+    return rows;
+end $$;
+
 -- How many rows wait, whether anybody works, and what to do next.
 create or replace function mempair.announce_rows(model mempair.model, backfill boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     most constant bigint := 100000;  -- counting more takes its time
-    labelled bigint;
+    labelled bigint := mempair.learnable_rows(model, most);
+    skipped bigint := 0;
+    all_rows mempair.model := model;
 begin
-    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null limit %s) as few', model.id, most)
-    into labelled;
+    if model.on_null = 'skip' then
+        all_rows.on_null := 'impute';
+        skipped := mempair.learnable_rows(all_rows, most) - labelled;
+    end if;
     if not backfill then
         raise notice 'rows that are there are not learned at once (backfill => false), but when a refresh or a retrain first reads the table; rows to come are';
     elsif labelled = 0 then
-        raise notice '% has no row with a target yet; the model begins to learn when there are %', model.source, model.calibration_rows;
+        raise notice '% has no row with % yet; the model begins to learn when there are %', model.source,
+            case when skipped > 0 then 'a target and no missing value' else 'a target' end, model.calibration_rows;
     else
         raise notice '% rows of % wait to be learned', case labelled when most then 'more than ' else '' end || labelled, model.source;
     end if;
@@ -161,6 +178,10 @@ begin
         raise warning 'model % begins to learn when % rows with a target are there; now there are %', quote_literal(model.name),
             model.calibration_rows, labelled
             using hint = 'Until then mempair_predict is an error and mempair_try_predict gives NULL; a smaller calibration_rows (10 or more) begins earlier.';
+    end if;
+    if backfill and skipped > 0 then
+        raise warning '% rows have a missing value and are not learned, because on_null is skip', skipped
+            using hint = 'With on_null => ''impute'' they are: that a value is missing is learned too.';
     end if;
     raise notice '%', case when mempair.worker_runs() then 'a worker is running, and learns'
                            else 'no worker is running: start one with "mempair worker"' end

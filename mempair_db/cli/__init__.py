@@ -47,6 +47,8 @@ def main() -> None:
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error).strip()
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+        if error.sqlstate is None and isinstance(error, psycopg.ProgrammingError):  # a DSN that cannot be read
+            hint = ". Write postgresql://user@host/database, or host=... dbname=..."
         if text.startswith("permission denied for"):
             hint = f".{hint} {RIGHTS}"
         say(f"{text}{hint}", "error", "red")

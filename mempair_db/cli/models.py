@@ -27,7 +27,7 @@ KeepReceipts = Annotated[str | None, typer.Option(help="How long receipts are ke
 
 
 def _hear(said: psycopg.errors.Diagnostic) -> None:
-    hint = f" {said.message_hint}" if said.message_hint else ""
+    hint = f". {said.message_hint}" if said.message_hint else ""
     mark = ("warning", "yellow") if said.severity_nonlocalized == "WARNING" else ()
     say(f"{said.message_primary}{hint}", *mark)
 

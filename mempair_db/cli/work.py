@@ -41,6 +41,7 @@ def worker(
         raise errors.InvalidParameter(
             f"Metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}.",
             remedy="Choose another --metrics-port; 0 takes a free one.",
+            whole=True,
         ) from error
     bars = shown_on(messages, after=1.0) if messages.is_terminal and not log_json else None
     number = model_id(address, model)

@@ -20,7 +20,10 @@ from mempair_db.errors import InvalidParameter, UnknownColumn
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
 
-READERS: Final = {".csv": "read_csv_auto", ".tsv": "read_csv_auto", ".gz": "read_csv_auto", ".parquet": "read_parquet"}
+# Without booleans: DuckDB takes Yes and No for some, and then nobody finds the 'Yes' that --positive names.
+TYPES: Final = ["NULL", "BIGINT", "DOUBLE", "TIME", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "VARCHAR"]
+CSV: Final = f"read_csv(?, auto_type_candidates = {TYPES})"
+READERS: Final = {".csv": CSV, ".tsv": CSV, ".gz": CSV, ".parquet": "read_parquet(?)"}
 NUMBERS: Final = ("BOOLEAN", "DECIMAL", "DOUBLE", "FLOAT", "HUGEINT")  # and everything that ends in INT or INTEGER
 TIMES: Final = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
 
@@ -85,7 +88,7 @@ def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: 
         reader = READERS.get(file.suffix.lower())
         if reader is None:
             raise InvalidParameter(f"{source} is neither CSV nor Parquet.", remedy=f"Use {', '.join(READERS)}.")
-        duck.execute(f"create table given as select * from {reader}(?) limit {int(limit)}", [source])  # noqa: S608
+        duck.execute(f"create table given as select * from {reader} limit {int(limit)}", [source])  # noqa: S608
         return
     if dsn is None or file.suffix.lower() in READERS:
         raise InvalidParameter(f"there is no file {source}.", remedy="Name a file, or a table of the database.")
@@ -135,8 +138,15 @@ def _table(
 def _label(duck: duckdb.DuckDBPyConnection, target: str, positive: str | None) -> str:
     """Return the target as +1 and −1."""
     chosen = positive if positive is not None else _positive(duck, target)
+    column = f"{_quoted(target)}::varchar"
+    if duck.execute(f"select 1 from given where {column} = ? limit 1", [chosen]).fetchone() is None:  # noqa: S608
+        raise InvalidParameter(
+            f"No row has {target} = {chosen!r}, the value that counts as yes.",
+            remedy=f"Values that are there: {', '.join(_values(duck, target))}, …",
+            whole=True,
+        )
     literal = "'" + chosen.replace("'", "''") + "'"
-    return f"case when {_quoted(target)}::varchar = {literal} then 1.0 else -1.0 end"
+    return f"case when {column} = {literal} then 1.0 else -1.0 end"
 
 
 def _complete_rows(duck: duckdb.DuckDBPyConnection, expressions: list[str], needed: list[str]) -> list[Any]:

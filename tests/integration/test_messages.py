@@ -84,6 +84,19 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "10,000 categories": (TEN_THOUSAND, {"features": "'{email}'"}, "WARNING", "leave it out, or name the levels"),
     "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
     "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
+    "rows that skip leaves": ("", {"on_null": "'skip'"}, "NOTICE", "2700 rows of public.people wait to be learned"),
+    "rows that skip leaves out": (
+        "",
+        {"on_null": "'skip'"},
+        "WARNING",
+        "300 rows have a missing value and are not learned",
+    ),
+    "skip leaves none": (
+        "",
+        {"on_null": "'skip'", "features": "'nothing'"},
+        "NOTICE",
+        "no row with a target and no missing value yet",
+    ),
     "no backfill": ("", {"backfill": "false"}, "NOTICE", "are not learned at once (backfill => false)"),
     "nobody works": ("", {}, "NOTICE", 'no worker is running: start one with "mempair worker"'),
     "what next": ("", {}, "NOTICE", "select mempair_predict('m', t) from public.people t"),
@@ -485,6 +498,13 @@ REASONS: dict[str, tuple[str, dict[str, str], str, str, str]] = {
         "100 rows with a target are there; 0 changes",
     ),
     "a constant target": ("", {"target": "'same'"}, "", "ready", "every row had the same target: there was nothing to"),
+    "rows that are refused": (
+        "",
+        {"on_null": "'skip'"},
+        "",
+        "ready",
+        "300 of 3000 rows are refused: mempair.errors says",
+    ),
     "no such positive value": ("", YES, "", "ready", "no row had the value that counts as yes"),
     "a dropped table": ("", {"name": "'it''s'"}, DROPPED, "failed", "select mempair.drop_model('it''s')"),
 }

@@ -54,6 +54,12 @@ def test_csv_and_parquet_give_the_same_rows(csv: Path, table: Table, tmp_path: P
     assert set(table.y.tolist()) == {-1.0, 1.0}
 
 
+def test_yes_and_no_in_a_file_are_texts(csv: Path, table: Table) -> None:
+    named = load(str(csv), "left", positive="yes")
+    assert (named.y == table.y).all()
+    assert 0 < (named.y > 0).mean() < 1
+
+
 def test_rows_with_missing_values_can_be_learned_as_such(csv: Path, tmp_path: Path) -> None:
     lines = csv.read_text().splitlines()
     lines[7] = lines[7].replace(",b,", ",,").replace(",a,", ",,").replace(",c,", ",,")
@@ -90,6 +96,11 @@ def test_a_number_with_many_values_is_a_regression(csv: Path) -> None:
     [
         ({"target": "gone"}, UnknownColumn, "has no column 'gone'"),
         ({"target": "plan"}, InvalidParameter, "--positive"),
+        (
+            {"target": "left", "positive": "Yes"},
+            InvalidParameter,
+            "No row has left = 'Yes', .* Values that are there: no, yes",
+        ),
         ({"source": "nowhere.csv", "target": "left"}, InvalidParameter, "no file"),
         ({"source": __file__, "target": "left"}, InvalidParameter, "neither CSV nor Parquet"),
     ],
@@ -99,7 +110,7 @@ def test_a_source_that_cannot_be_used_says_why(
 ) -> None:
     options = {"source": str(csv), **arguments}
     with pytest.raises(error, match=message):
-        load(options["source"], options["target"])
+        load(options["source"], options["target"], positive=options.get("positive"))
 
 
 def test_more_epsilon_and_more_gamma_serve_more_deletions(table: Table) -> None:
