@@ -5,8 +5,10 @@ create or replace function mempair.key_value(reference text, base regtype) retur
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case
         when base in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'text'::regtype, 'varchar'::regtype, 'uuid'::regtype,
-                      'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+                      'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype)
             then format('%s::%s', reference, base)
+        -- Without its Z, which Postgres does not read after infinity and after BC.
+        when base = 'timestamptz'::regtype then format('timezone(''UTC'', left(%s, -1)::timestamp)', reference)
     end
 $$;
 

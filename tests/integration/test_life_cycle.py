@@ -236,6 +236,24 @@ def test_a_deletion_that_changes_the_constants_waits_for_a_refresh_and_the_polic
     world.check_exact()
 
 
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
+def test_a_reference_row_is_found_by_any_key_that_a_time_can_be(world: World, kind: str) -> None:
+    world(
+        f"create table hours (at {kind} primary key, x float8, y boolean)",
+        f"""insert into hours select t::{kind}, random(), random() < 0.5 from unnest(array['infinity', '-infinity',
+            '4713-02-01 12:00 BC', '0044-03-15 BC', '12345-06-07 01:02:03', '294276-12-30']) t""",
+        f"""insert into hours select '2026-01-01'::{kind} + i * interval '1 day', random(), i % 3 = 0
+            from generate_series(1, 60) i""",
+        "select mempair.create_model('late', 'hours', target => 'y', features => '{x}', calibration_rows => 20)",
+    )
+    world.work()
+    world("delete from hours where at = '2026-01-09'")
+    world.work()
+    assert world.one("select status, rows_learned from mempair.model_status") == ("ready", 65)
+    assert world.one("select count(*) from mempair.reference_row") == 65
+    world.check_exact()
+
+
 def test_a_certified_model_that_becomes_exact_keeps_nothing_of_what_it_was(world: World) -> None:
     world(TABLE, CERTIFIED)
     world.fill(1, 3000)
