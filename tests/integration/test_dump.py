@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,27 +14,20 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database.install import install
-from mempair_db.embedded import binaries
 from mempair_db.errors import VerificationFailed
 from mempair_db.ledger.restored import erasures_to_redo
 from mempair_db.offline.export import export
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run
+from tests.programs import program
 
 PREDICTIONS = "select id, mempair_predict('m', t) from t order by id"
-
-
-def tool(name: str) -> str:
-    """Our own pg_dump where the server is our own."""
-    return (
-        str(binaries.find().folder / name) if (binaries.find().folder / name).exists() else shutil.which(name) or name
-    )
 
 
 def run(name: str, dsn: str, *arguments: str) -> None:
     parts = conninfo_to_dict(dsn)
     done = subprocess.run(
-        [tool(name), "--dbname", dsn, *arguments],
+        [program(name, dsn), "--dbname", dsn, *arguments],
         env={"PGPASSWORD": str(parts.get("password", ""))},
         capture_output=True,
         text=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,8 @@ from mempair_db.database import learned
 from mempair_db.database.connect import connect
 from mempair_db.database.install import install, script, uninstall
 from mempair_db.database.resources import directory
-from mempair_db.embedded import binaries
 from mempair_db.errors import NotInstalled, UnsupportedRelation
+from tests.programs import program
 from tests.snapshot import migrate, snapshot
 
 
@@ -132,8 +131,8 @@ def test_an_upgrade_keeps_changes_that_wait_and_capture_goes_on(empty_database: 
 def test_the_printed_script_equals_install(database: str, empty_database: str, tmp_path: Path) -> None:
     file = tmp_path / "install.sql"
     file.write_text(script(), encoding="utf-8")
-    psql = shutil.which("psql") or binaries.find().folder / "psql"
-    subprocess.run([psql, "-X", "-q", "-f", file, empty_database], check=True, stdout=subprocess.DEVNULL)
+    command = [program("psql", database), "-X", "-q", "-f", str(file), empty_database]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert snapshot(empty_database) == snapshot(database)
 
 

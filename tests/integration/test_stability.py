@@ -21,7 +21,7 @@ def test_a_refresh_keeps_the_reference_rows_that_are_left(world: World, monkeypa
     )
     world.work()
     before = reference_rows(world)
-    assert 100 < len(before) < 400
+    assert 100 < len(before) < 600  # one of eight, by chance
     gone = sorted(before)[:20]
     world.execute("delete from shop where id::text = any(%s)", gone)
     world.fill(3001, 3150)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from mempair_db.database.resources import directory
-from mempair_db.embedded import binaries
+from tests.programs import program
 
 ENVIRONMENT = """
 import sys
@@ -60,6 +59,7 @@ TABLES = """
 from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table
 
 from mempair_db.sqlalchemy import MemoryPairModel
+from tests.programs import program
 
 metadata = MetaData()
 customers = Table("customers", metadata, Column("id", Integer, primary_key=True), Column("age", Float),
@@ -211,9 +211,7 @@ def test_offline_mode_prints_what_online_mode_does(project: Project) -> None:
     project.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", "0001")
     with psycopg.connect(project.dsn) as connection:
         connection.execute("drop table alembic_version")
-    bundled = binaries.find().folder / "psql"
-    psql = str(bundled) if bundled.exists() else shutil.which("psql") or "psql"
-    command = [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", project.dsn]
+    command = [program("psql", project.dsn), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", project.dsn]
     subprocess.run(command, input=project.alembic("upgrade", "head", "--sql"), text=True, check=True)
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mempair_db.database.install import install, script
 from mempair_db.database.resources import directory
-from mempair_db.embedded import binaries
+from tests.programs import program
 from tests.snapshot import snapshot
 
 # What `alembic init` writes, without comments.
@@ -76,9 +75,7 @@ def alembic(folder: Path, *arguments: str) -> str:
 
 
 def psql(dsn: str, text: str) -> None:
-    bundled = binaries.find().folder / "psql"
-    program = str(bundled) if bundled.exists() else shutil.which("psql") or "psql"
-    command = [program, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", dsn]
+    command = [program("psql", dsn), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", dsn]
     subprocess.run(command, input=text, text=True, check=True)
 
 

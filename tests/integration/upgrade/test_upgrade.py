@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from mempair_db.database.install import install
-from mempair_db.embedded import binaries
 from mempair_db.ledger import keys, receipts
 from mempair_db.worker.loop import Worker
+from tests.programs import program
 from tests.snapshot import migrate, snapshot
 from tests.world import World, fresh_database, opened
 
@@ -53,9 +52,19 @@ def released(server_dsn: str, empty_database: str) -> Iterator[World]:
             # Another test, or another process that runs tests, may have been first.
             with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
                 connection.execute(sql.SQL("create role {} login password 'released'").format(sql.Identifier(role)))
-    bundled = binaries.find().folder / "psql"
-    psql = str(bundled) if bundled.exists() else shutil.which("psql") or "psql"
-    command = [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-f", str(DUMP), "-d", empty_database]
+    command = [
+        program("psql", server_dsn),
+        "-X",
+        "-q",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-o",
+        os.devnull,
+        "-f",
+        str(DUMP),
+        "-d",
+        empty_database,
+    ]
     subprocess.run(command, check=True)
     with opened(empty_database) as world:
         yield world
