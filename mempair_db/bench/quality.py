@@ -166,9 +166,10 @@ class _Learned:
         """Delete more and more rows, one batch after the other."""
         found, n = [], len(self.train)
         order = np.random.default_rng(1).permutation(n)
-        before, gone, left = self._served(self.total), 0, self.train
+        gone, left = 0, self.train
         pair = ExactPair(gamma=1e9, calibration_rows=1, rows=lambda: (left.x, left.y, left.c))
         pair.learn_many(left.x, left.y, left.c)
+        before = pair.predict_many(self.test.x, self.test.c)
         for many in sorted({0, 1, min(100, n // 20), n // 10}):
             batch, constants = self.train.take(order[gone:many]), pair.reference
             gone, left = many, self.train.take(order[many:])
