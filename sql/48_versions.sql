@@ -19,9 +19,10 @@ begin
         execute format('revoke all on table %s from public', versions);
     end if;
     execute format('insert into %s as v (version, epoch, samples, served)
-                    select p.version, p.epoch, p.samples, mempair.served_now(p) || jsonb_build_object(''salt'', encode($2, ''hex''))
+                    select p.version, p.epoch, p.samples, $2 || mempair.served_now(p)
                     from mempair.published p where p.model_id = $1 and p.ready on conflict (version) do nothing
-                    returning mempair.kept_text(v.version, v.served)', versions) into entry using model_id, salt;
+                    returning mempair.kept_text(v.version, v.served)', versions)
+    into entry using model_id, jsonb_build_object('salt', encode(salt, 'hex'));
     if entry is not null then
         perform mempair.append_entry(model_id, 'config', 0, entry);
     end if;

@@ -371,8 +371,8 @@ MUTANTS: Final = (
     Mutant(
         "a deleted row's curvature stays",
         PAIR + "exact.py",
-        "H.append(_weighted(X, c * s))",
-        "H.append(_weighted(X, c * abs(s)))",
+        "[_weighted(X, c * s)]",
+        "[_weighted(X, c * abs(s))]",
         EXACT,
     ),
     Mutant("a deleted row's gradient stays", PAIR + "exact.py", "X.T @ (u * s)", "X.T @ (u * (s > 0))", EXACT),

@@ -187,7 +187,7 @@ def test_a_forged_retrain_and_a_forged_digest_are_found_out_in_the_browser(
     deletion = document["deletions"][0]
     own = {name: deletion[name] for name in ("entry", "proof")}
     assert (deletion["entry"]["detail"], deletion["retrain"]["entry"]["kind"]) == ("by exact retrain", "retrained")
-    assert deletion["state"]["entry"]["kind"] == "purged"
+    assert deletion["state"]["entry"]["kind"] == "attested"
     checks(document, "This receipt is genuine.")
 
     def forged(**parts: Any) -> dict[str, Any]:
