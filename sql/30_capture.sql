@@ -19,7 +19,8 @@ begin
     execute format('create sequence mempair.change_%s_seq as bigint cache 1', model_id);
     foreach half in array array['a', 'b'] loop
         -- No index on all rows: it would cost about as much as the table. No constraint that could fail: its message would print the row.
-        -- op: 1 rows came, 2 rows went, 3 the table was truncated, as in mempair_db/database/models.py.
+        -- op: 1 rows came, 2 rows went, 3 the table was truncated, as in mempair_db/database/models.py. Rows that came have no y
+        -- where they are only named: the worker reads them from their table.
         -- Full identity: the queue is deleted from also where somebody publishes all tables.
         execute format(
             'create table mempair.change_%1$s_%2$s (
@@ -191,3 +192,12 @@ begin
     end if;
     return model;
 end $$;
+
+-- Whether the keys of a model find its rows, whatever they are: no row of such a key type has one that is too long to be kept.
+-- Then what came is queued by its key alone.
+create or replace function mempair.keys_find_rows(model mempair.model) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(bool_and(d.base in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'uuid'::regtype,
+                                        'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)), false)
+    from unnest(mempair.extractor_columns('key', model.id)) as k(name), mempair.describe_column(model.source, k.name) d
+$$;

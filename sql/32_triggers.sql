@@ -1,5 +1,6 @@
--- The triggers of a model: what each operation appends to the queue.
--- What is written here never asks in which order a row changed: the worker adds what came and subtracts what went. So a
+-- The triggers of a model: what each operation appends to the queue. What went is shown, since the table no longer has it;
+-- what came is named, and the worker reads it from the table; it is shown as well where its key does not find it (35_find).
+-- What is written here never asks in which order a row changed: the worker makes what is learned equal to the table. So a
 -- row that one statement changes twice, or a user's own trigger that runs before ours, comes out right by itself.
 
 -- The rows of a relation as a model sees them. The row expression reads columns by position, and so follows renames.
@@ -13,16 +14,19 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         relation)
 $$;
 
--- What a chunk of such rows has in its columns.
+-- What a chunk of such rows has in its columns. Of rows that came it has their keys alone where those find them: to write the
+-- numbers of a loaded table a second time would cost as much as to load it.
 create or replace function mempair.chunk_columns(model mempair.model, op integer) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('%s::smallint, count(*)::integer, array_agg(e.key), %s, %s, array_agg(e.y), %s, %s',
+    select format('%s::smallint, count(*)::integer, array_agg(e.key), %s, %s, %s, %s, %s',
         op,
-        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array_agg(e.x)' end,
-        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array_agg(e.c)' end,
+        case when mempair.number_count(model) = 0 or n.by_key then 'null::float8[]' else 'array_agg(e.x)' end,
+        case when mempair.text_count(model) = 0 or n.by_key then 'null::text[]' else 'array_agg(e.c)' end,
+        case when n.by_key then 'null::float8[]' else 'array_agg(e.y)' end,
         case when op = 2 then 'clock_timestamp()' else 'null::timestamptz' end,
         -- Whose row it was is only asked of rows that go: receipts are for them.
         case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end)
+    from (select op = 1 and mempair.keys_find_rows(model) as by_key) as n
 $$;
 
 -- Such rows in chunks; labelled ones only. Numbers of chunks come from a sequence: row_number() copies every row twice.
@@ -51,7 +55,7 @@ $$;
 create or replace function mempair.changed_row(model mempair.model, old_rows text, new_rows text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
-        'select e.op::smallint, 1, array[e.key], %1$s, %2$s, array[e.y], case e.op when 2 then clock_timestamp() end, %3$s
+        'select e.op::smallint, 1, array[e.key], %1$s, %2$s, %6$s, case e.op when 2 then clock_timestamp() end, %3$s
          from (
              select o.key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.key, n.x, n.c, n.y
              from (%4$s) as o cross join (%5$s) as n
@@ -60,10 +64,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
          cross join lateral (values (2, p.old_key, p.old_x, p.old_c, p.old_y, p.subject), (1, p.key, p.x, p.c, p.y, null))
              as e(op, key, x, c, y, subject)
          where e.y is not null',
-        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array[e.x]' end,
-        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array[e.c]' end,
+        case when mempair.number_count(model) = 0 then 'null::float8[]' else format(shown.how, 'array[e.x]') end,
+        case when mempair.text_count(model) = 0 then 'null::text[]' else format(shown.how, 'array[e.c]') end,
         case when model.subject is null then 'null::text[]' else 'case e.op when 2 then array[e.subject] end' end,
-        old_rows, new_rows)
+        old_rows, new_rows, format(shown.how, 'array[e.y]'))
+    from (select case when mempair.keys_find_rows(model) then 'case e.op when 2 then %s end' else '%s' end as how) as shown
 $$;
 
 -- The events of an UPDATE of rows whose keys each came once and went once: what is the same to the model on both sides is none.

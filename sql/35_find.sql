@@ -12,7 +12,8 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
     end
 $$;
 
--- mempair.find_<id>(keys): the rows with these keys, as the source's view has them.
+-- mempair.find_<id>(keys): the rows with these keys, as the source's view has them; mempair.place_<id>(keys): where they
+-- lie, if that is one table.
 create or replace function mempair.write_find(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -31,22 +32,31 @@ begin
         end if;
         place := place + 1;
     end loop;
-    -- The comparison of the key itself decides; the conditions only let the planner use an index.
+    perform mempair.write_finder(model, conditions, format('find_%s', model.id), 'row_key text, x float8[], c text[], y float8', format(
+        'mempair.key_%1$s(r.*) as row_key, mempair.x_%1$s(r.*) as x, mempair.c_%1$s(r.*) as c, mempair.y_%1$s(r.*) as y', model.id));
+    if exists (select from pg_class c where c.oid = model.source and c.relkind = 'p') then
+        conditions := conditions || 'false'::text;  -- a block of each partition has the same number
+    end if;
+    perform mempair.write_finder(model, conditions, format('place_%s', model.id), 'row_key text, place tid', format(
+        'mempair.key_%1$s(r.*) as row_key, r.ctid as place', model.id));
+end $$;
+
+-- The comparison of the key itself decides; the conditions only let the planner use an index.
+create or replace function mempair.write_finder(model mempair.model, conditions text[], name text, result text, columns text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
     execute format(
-        'create or replace function mempair.find_%1$s(keys text[]) returns table (row_key text, x float8[], c text[], y float8)
+        'create or replace function mempair.%1$I(keys text[]) returns table (%2$s)
          language sql stable security definer rows 1000 set search_path = pg_catalog, pg_temp set row_security = off set enable_hashjoin = off set enable_mergejoin = off
          begin atomic
-             select e.row_key, e.x, e.c, e.y
-             from (select u.key, case when %2$L::boolean then u.key::jsonb end as parts
-                   from unnest(keys) as u(key) where %3$s) as k
-             cross join lateral (
-                 select mempair.key_%1$s(r.*) as row_key, mempair.x_%1$s(r.*) as x, mempair.c_%1$s(r.*) as c, mempair.y_%1$s(r.*) as y
-                 from %4$s r where %5$s
-             ) as e
+             select e.*
+             from (select u.key, case when %3$L::boolean then u.key::jsonb end as parts
+                   from unnest(keys) as u(key) where %4$s) as k
+             cross join lateral (select %5$s from %6$s r where %7$s) as e
              where e.row_key = k.key;
          end',
-        model.id, cardinality(model.key_columns) > 1,
+        name, result, cardinality(model.key_columns) > 1,
         case when cardinality(model.key_columns) > 1 then 'u.key like ''[%''' else 'u.key not like ''sha256:%''' end,
-        model.source, coalesce(nullif(array_to_string(conditions, ' and '), ''), 'true'));
-    execute format('revoke all on function mempair.find_%s(text[]) from public', model.id);
+        columns, model.source, coalesce(nullif(array_to_string(conditions, ' and '), ''), 'true'));
+    execute format('revoke all on function mempair.%I(text[]) from public', name);
 end $$;

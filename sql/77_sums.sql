@@ -70,8 +70,39 @@ begin
     end loop;
 end $$;
 
--- The query that gives every row's terms: sign, outside, unknown, y2, u, w (the second derivative) and k1 ... kd. Rows of the
--- table count +1; what waits in the queue is taken back: an insert -1, a deletion +1. Or of the reference rows alone.
+-- The query of the rows that are learned, if the model is what it should be. Rows of the table count +1; what waits in the queue
+-- is taken back: an insert -1, a deletion +1. Of a row that was only named when it came the queue shows no values: its versions
+-- are those that went, in their order, and the one that is there, and the last ones are those that came. What is before is learned.
+create or replace function mempair.rows_learned(model mempair.model) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('
+        select s.x, s.c, s.y, 1 as sign from mempair.source_%1$s s
+        where s.y is not null and not exists (select from %4$s n where n.row_key = s.row_key)
+        union all
+        select %3$s, q.y[i], case q.op when 1 then -1 else 1 end from %2$s q, generate_series(1, q.rows) i
+        where q.op <> 3 and q.y is not null and not exists (select from %4$s n where n.row_key = q.keys[i])
+        union all
+        select v.x, v.c, v.y, 1
+        from (
+            select v.*, row_number() over (partition by v.row_key order by v.seq) as place, count(*) over (partition by v.row_key) as versions
+            from (
+                select q.keys[i] as row_key, %3$s, q.y[i] as y, q.seq from %2$s q, generate_series(1, q.rows) i where q.op = 2
+                union all
+                select s.row_key, s.x, s.c, s.y, null from mempair.source_%1$s s
+                where s.y is not null and exists (select from %4$s n where n.row_key = s.row_key)
+            ) as v(row_key, x, c, y, seq)
+        ) as v
+        join %4$s n on n.row_key = v.row_key
+        where v.place <= v.versions - n.times', model.id, q.queue,
+        format('array(select q.x[i][j] from generate_series(1, %s) j), array(select q.c[i][j] from generate_series(1, %s) j)',
+               mempair.number_count(model), mempair.text_count(model)),
+        format('(select k.key as row_key, count(*) as times from %s q, unnest(q.keys) as k(key)
+                 where q.op = 1 group by k.key having bool_or(q.y is null))', q.queue))
+    from (select format('(select * from mempair.change_%1$s_a union all select * from mempair.change_%1$s_b)', model.id) as queue) as q
+$$;
+
+-- The query that gives every row's terms: sign, outside, unknown, y2, u, w (the second derivative) and k1 ... kd: of
+-- the rows that are learned, or of the reference rows alone.
 create or replace function mempair.terms_query(model mempair.model, of_reference boolean default false) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -105,15 +136,9 @@ begin
                     from (
                         select r.*, %10$s 0 as none
                         from (
-                            select s.x, s.c, s.y, 1 as sign from mempair.source_%11$s s where s.y is not null %15$s
-                            union all
-                            select array(select q.x[i][j] from generate_series(1, %12$s) j), array(select q.c[i][j] from generate_series(1, %13$s) j),
-                                   q.y[i], case q.op when 1 then -1 else 1 end
-                            from (select * from mempair.change_%11$s_a union all select * from mempair.change_%11$s_b) q,
-                                 generate_series(1, q.rows) i
-                            where q.op <> 3 and not %16$L
+                            %11$s
                         ) as r
-                        where %14$s offset 0
+                        where %12$s offset 0
                     ) as r
                     offset 0
                 ) as k
@@ -129,9 +154,9 @@ begin
         (select string_agg(format('%s as q%s,', mempair.quantised(format('r.x[%s]', n.ordinality), (n.value ->> 0)::float8,
                                                                   (n.value ->> 1)::float8, 4), n.ordinality), ' ')
          from jsonb_array_elements(encoding -> 'numbers') with ordinality n),
-        model.id, mempair.number_count(model), mempair.text_count(model), usable,
-        case when of_reference then format('and exists (select from mempair.reference_row f where f.model_id = %s and f.row_key = s.row_key)', model.id)
-             else '' end, of_reference);
+        case when of_reference then format('select s.x, s.c, s.y, 1 as sign from mempair.source_%1$s s join mempair.reference_row f
+                                            on f.model_id = %1$s and f.row_key = s.row_key where s.y is not null', model.id)
+             else mempair.rows_learned(model) end, usable);
 end $$;
 
 -- Whether the classes of a model were solved together.

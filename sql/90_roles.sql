@@ -84,7 +84,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('execute', 'function', 'x_%s'),
         ('execute', 'function', 'c_%s'),
         ('execute', 'function', 'y_%s'),
-        ('execute', 'function', 'find_%s')
+        ('execute', 'function', 'find_%s'),
+        ('execute', 'function', 'place_%s')
     ) as p(privilege, kind, name), lateral format(p.name, m.id) as o(name)
     where exists (select from pg_class c where c.relnamespace = 'mempair'::regnamespace and c.relname = o.name and p.kind <> 'function')
        or exists (select from pg_proc f where f.pronamespace = 'mempair'::regnamespace and f.proname = o.name and p.kind = 'function')

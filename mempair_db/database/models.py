@@ -146,7 +146,7 @@ class Model:
             delete=sql.Literal(DELETE),
             truncate=sql.Literal(TRUNCATE),
             **self.queues,
-            **{f: sql.Identifier("mempair", f"{f}_{self.id}") for f in ("key", "x", "c", "y", "find")},
+            **{f: sql.Identifier("mempair", f"{f}_{self.id}") for f in ("key", "x", "c", "y", "find", "place")},
         )
 
     def named(self, reason: str) -> str:

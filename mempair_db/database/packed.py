@@ -50,6 +50,16 @@ class Texts(Sequence[str]):
         _elements(np.frombuffer(data, np.uint8), starts, lengths)
         return cls(data, starts, lengths)
 
+    def equal(self, other: Texts) -> bool:
+        """Whether the other texts are the same, in the same order.
+
+        >>> Texts.of(["b", "äö"]).equal(Texts.of(["b", "äö"])), Texts.of(["b", "ä"]).equal(Texts.of(["ä", "b"]))
+        (True, False)
+        """
+        if not np.array_equal(self.lengths, other.lengths):
+            return False
+        return bool(_same(self.data, self.starts, other.data, other.starts, self.lengths))
+
     @cached_property
     def _list(self) -> list[str]:
         bounds = zip(self.starts.tolist(), (self.starts + self.lengths).tolist(), strict=True)
@@ -113,6 +123,16 @@ def _columns(data: Bytes, starts: Places, lengths: Places) -> Any:
             starts[column, row], lengths[column, row] = at + 8, length
             at += 8 + max(length, 0)
     return at
+
+
+@compiled
+def _same(data: Bytes, starts: Places, others: Bytes, other_starts: Places, lengths: Places) -> Any:
+    """Whether stretches of bytes are the same."""
+    for i in range(len(starts)):
+        for k in range(lengths[i]):
+            if data[starts[i] + k] != others[other_starts[i] + k]:
+                return False
+    return True
 
 
 @compiled

@@ -93,8 +93,9 @@ def net(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> 
     prints = fingerprints(model.secret, changes.x, changes.y, changes.c)
     deleted = set(changes.keys_of(queue.DELETE))
     new = [key for key in changes.keys_of(queue.INSERT) if key not in deleted] if deleted else changes.keys
-    known = learned.find(connection, model.id, [*deleted, *new[:1]])
-    if new and new[0] in known:  # rare: capture sees a row again only if the table was loaded anew beneath the model
+    first = [new[0]] if len(new) else []
+    known = learned.find(connection, model.id, [*deleted, *first])
+    if first and first[0] in known:  # rare: only if the table was loaded anew beneath the model
         known = learned.find(connection, model.id, [*deleted, *new])
     return prints, plan(changes, prints, known, reasons)
 

@@ -16,10 +16,11 @@ from psycopg import sql
 
 from mempair_db.database import arrays, models
 from mempair_db.database.models import Model
+from mempair_db.database.packed import Texts
 from mempair_db.database.queries import query
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
-from mempair_db.worker import chunks
+from mempair_db.worker import chunks, named
 
 INSERT: Final = models.INSERT
 DELETE: Final = models.DELETE
@@ -44,6 +45,8 @@ class Changes:
     captured_at: list[datetime | None]
     subjects: Sequence[str | None] = ()  # whose row was deleted; empty if the model has no subject
     complete: bool = True  # whether nothing else waits
+    named: npt.NDArray[np.int8] | None = None  # SHOWN, FOUND or ABSENT (`named`); None if all are shown
+    distinct: bool = False  # whether it is known that no key is there twice
 
     def __len__(self) -> int:
         """Return how many events there are."""
@@ -72,6 +75,8 @@ class Changes:
             [self.captured_at[i] for i in index],
             [self.subjects[i] for i in index] if len(self.subjects) else (),
             self.complete,
+            None if self.named is None else self.named[index],
+            self.distinct,
         )
 
 
@@ -80,22 +85,32 @@ def read(connection: psycopg.Connection[Any], model: Model, after: int = 0, *, b
 
     All rows of a chunk have the same number.
     """
-    values = {"rows": batches * BATCH_ROWS, "bytes": batches * BATCH_BYTES, "after": after}
+    values = {
+        "rows": batches * BATCH_ROWS,
+        "bytes": batches * BATCH_BYTES,
+        "after": after,
+        "width": 100 + 8 * model.number_count + 40 * model.text_count,
+    }
     rows = arrays.fetch(connection, model.statement("read_changes"), values, (arrays.FLOAT8_ARRAY,))
     rows.sort(key=itemgetter(0))
-    seq, op, many, keys, x, c, y, at, subjects, complete = columns(rows, 10)
+    seq, op, many, keys, names, x, c, y, at, subjects, complete = columns(rows, 11)
     counts = np.array(many, np.int64)
-    return Changes(
+    only_names = None not in names and list(map(arrays.length, names)) == many
+    if not only_names:
+        keys = [some if name is None else arrays.texts(name) for some, name in zip(keys, names, strict=True)]
+    changes = Changes(
         seq=np.repeat(np.array(seq, np.int64), counts),
         op=np.repeat(np.array(op, np.int16), counts),
-        keys=chunks.flat(keys, many, ""),
-        x=chunks.matrix(x, counts, model.number_count),
-        c=chunks.texts(c, many, model.text_count),
+        keys=Texts.of_arrays(names) if only_names else chunks.flat(keys, many, ""),
+        x=chunks.matrix(x, counts, 0 if only_names else model.number_count),
+        c=() if only_names else chunks.texts(c, many, model.text_count),
         y=chunks.matrix(y, counts, 1, arrays.HEADER)[:, 0],
         captured_at=chunks.spread(at, many),
         subjects=chunks.flat(subjects, many, None) if any(subjects) else (),
         complete=all(complete),
     )
+    by_key = np.repeat([name is not None for name in names], counts)
+    return named.read(connection, model, changes, by_key) if by_key.any() else changes
 
 
 def waits(connection: psycopg.Connection[Any], model_id: int) -> bool:
@@ -119,14 +134,15 @@ def put_back(connection: psycopg.Connection[Any], model: Model, left: Changes) -
     bounds = np.flatnonzero(np.diff(left.seq, prepend=-1, append=-1)) if len(left) else np.zeros(1, np.int64)
     for first, last in pairwise(bounds.tolist()):
         chunk = left.take(slice(first, last))
+        shown = chunk.named is None or chunk.named[0] == named.SHOWN
         values = {
             "seq": int(chunk.seq[0]),
             "op": int(chunk.op[0]),
             "rows": len(chunk),
-            "keys": chunk.keys,
-            "x": chunk.x if model.number_count else None,
-            "c": [list(row) for row in chunk.c] if model.text_count else None,
-            "y": chunk.y,
+            "keys": list(chunk.keys),
+            "x": chunk.x if model.number_count and shown else None,
+            "c": [list(row) for row in chunk.c] if model.text_count and shown else None,
+            "y": chunk.y if shown else None,
             "captured_at": chunk.captured_at[0],
             "subjects": list(chunk.subjects) if any(chunk.subjects) else None,
         }

@@ -9,6 +9,9 @@ deleted ones from what is learned:
     learned {},   delete a, insert b                          → learn b                       a was refused or unseen
     learned {a},  delete b                                    → a mismatch: b was never learned
 
+Of a row that was only named when it came (`named`) the batch has what there is of it, and that is what is learned of it
+then; what was learned before must be among the deleted payloads.
+
 The order inside a batch does not matter: a trigger of the user that sorts before ours may bring a row's deletion before
 its insertion. A deletion that matches nothing waits in the queue until all that is visible has been read, because the
 other half of its transaction may lie beyond the end of the batch; `changes.FAR` says how far the worker looks. A
@@ -26,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mempair_db.worker.changes import DELETE, Changes
+from mempair_db.worker.named import FOUND
 
 Prints = npt.NDArray[np.int64]
 Learned = Mapping[
@@ -56,10 +60,10 @@ def plan(changes: Changes, prints: Prints, learned: Learned, reasons: Sequence[s
     """Net the events of a batch. `reasons` says why a row cannot be learned; an empty text if it can."""
     result = Plan()
     usual = not learned and not (changes.op == DELETE).any() and not any(reasons)
-    if usual and len(set(changes.keys)) == len(changes):
+    if usual and (changes.distinct or len(set(changes.keys)) == len(changes)):
         result.learn = list(range(len(changes)))  # the usual batch: new rows only
         return result
-    is_delete, marks = (changes.op == DELETE).tolist(), prints.tolist()
+    is_delete, marks, named = (changes.op == DELETE).tolist(), prints.tolist(), changes.named
     if all(is_delete) and len(set(changes.keys)) == len(changes):
         usual = all(learned.get(key) == [mark] for key, mark in zip(changes.keys, marks, strict=True))
         if usual:  # the usual mass deletion
@@ -76,6 +80,8 @@ def plan(changes: Changes, prints: Prints, learned: Learned, reasons: Sequence[s
             result.gone.add(events[0])
         elif len(events) == 1 and not is_delete[events[0]] and not known and not reasons[events[0]]:
             result.learn.append(events[0])  # the usual insertion
+        elif named is not None and named[events].any():
+            _make_equal(result, changes.complete, is_delete, marks, reasons, known, events, named)
         else:
             _net(result, changes.complete, is_delete, marks, reasons, known, events)
     return result
@@ -116,6 +122,42 @@ def _net(
         _settle(result, had, has, deletions, insertions, marks, reasons)
         if unmatched and not has:
             result.cancelled[-1] = (deletions[-1], "never learned")
+
+
+def _make_equal(
+    result: Plan,
+    complete: bool,
+    is_delete: list[bool],
+    marks: list[int],
+    reasons: Sequence[str],
+    learned: Sequence[int | None],
+    events: list[int],
+    named: npt.NDArray[np.int8],
+) -> None:
+    """Make what is learned of a row that was only named equal to what there is of it."""
+    deletions = [i for i in events if is_delete[i]]
+    new = next((i for i in reversed(events) if named[i] == FOUND), None)
+    if len(learned) > 1:
+        result.mismatch = "a row was learned twice: a deletion of it escaped capture"
+    elif learned and new is not None and (learned[0] == marks[new] or (learned[0] is None and not deletions)):
+        return  # it is learned as it is
+    elif learned:
+        old = next((i for i in deletions if learned[0] in (None, marks[i])), None)
+        if old is None and complete:
+            result.mismatch = "a row is not there as it was learned, though its deletion was never captured"
+        elif old is None:
+            result.waiting += events
+        else:
+            result.unlearn.append(old)
+            result.gone |= {old} if new is None else set()
+    else:
+        result.unseen += deletions
+        result.cancelled += [(deletions[-1], "cancelled")] if deletions and new is None else []
+    if result.mismatch is None and new is not None and new not in result.waiting:
+        if reasons[new]:
+            result.rejected.append((new, reasons[new]))
+        else:
+            result.learn.append(new)
 
 
 def _settle(

@@ -80,7 +80,7 @@ def forget(connection: psycopg.Connection[Any], model: Model) -> None:
 def store(connection: psycopg.Connection[Any], model: Model, rows: Changes) -> None:
     """Store which rows they are."""
     prints = fingerprints(model.secret, rows.x, rows.y, rows.c)
-    connection.execute(query("save_reference"), {"model": model.id, "keys": rows.keys, "prints": prints.tolist()})
+    connection.execute(query("save_reference"), {"model": model.id, "keys": list(rows.keys), "prints": prints.tolist()})
 
 
 def among(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]) -> list[str]:

@@ -48,11 +48,12 @@ for update of s skip locked
 -- read_changes --
 -- The chunks with the smallest numbers of both tables, as many as a batch may hold: by a running total of their rows and
 -- bytes, never by a sample. Never a remembered position: a late commit may have a smaller number. The last column says
--- whether more is left. Sorted by the worker: to find the last number is cheaper than to sort whole chunks.
+-- whether more is left. Sorted by the worker: to find the last number is cheaper than to sort whole chunks. Keys of rows that
+-- are only named come packed.
 with sized as materialized (
     select q.seq, q.rows, 100 + coalesce(pg_catalog.pg_column_size(q.x), 0) + coalesce(pg_catalog.pg_column_size(q.c), 0)
-               + coalesce(pg_catalog.pg_column_size(q.keys), 0) as bytes
-    from (select seq, rows, x, c, keys from {a} union all select seq, rows, x, c, keys from {b}) as q
+               + coalesce(pg_catalog.pg_column_size(q.keys), 0) + case when q.op = 1 and q.y is null then q.rows * %(width)s else 0 end as bytes
+    from (select seq, op, rows, x, c, y, keys from {a} union all select seq, op, rows, x, c, y, keys from {b}) as q
     where q.seq > %(after)s
 ), total as (
     select s.seq, sum(s.rows) over up as rows, sum(s.bytes) over up as bytes, pg_catalog.row_number() over up as place
@@ -62,10 +63,41 @@ with sized as materialized (
     select max(t.seq) filter (where t.place = 1 or (t.rows <= %(rows)s and t.bytes <= %(bytes)s)) as last, max(t.seq) as newest
     from total t
 )
-select q.seq, q.op, q.rows, q.keys, q.x, q.c, q.y,
-       q.captured_at, q.subjects, b.last = b.newest
+select q.seq, q.op, q.rows, case when q.op <> 1 or q.y is not null then q.keys end,
+       case when q.op = 1 and q.y is null then pg_catalog.array_send(q.keys) end, q.x, q.c, q.y, q.captured_at, q.subjects, b.last = b.newest
 from batch b
 join (select * from {a} union all select * from {b}) as q on q.seq > %(after)s and q.seq <= b.last
+
+-- goes_later --
+select exists (select from {a} where captured_at is not null and seq > %(last)s)
+    or exists (select from {b} where captured_at is not null and seq > %(last)s)
+
+-- going_later --
+-- What the next deletion of each of these keys shows, beyond the end of a batch.
+select distinct on (k.key) k.key, q.x[k.place:k.place], q.c[k.place:k.place], q.y[k.place]
+from (select * from {a} union all select * from {b}) as q, unnest(q.keys) with ordinality as k(key, place)
+where q.captured_at is not null and q.op = {delete} and q.seq > %(last)s and k.key = any (%(keys)s::text[])
+order by k.key, q.seq
+
+-- coming_later --
+-- Which of these keys come beyond the end of a batch.
+select distinct k.key from (select * from {a} union all select * from {b}) as q, unnest(q.keys) as k(key)
+where q.op = 1 and q.seq > %(last)s and k.key = any (%(keys)s::text[])
+
+-- find_places --
+-- In which block each of these rows lies.
+select f.row_key, (f.place::text::point)[0]::bigint from {place}(%(keys)s::text[]) f
+
+-- read_blocks --
+-- The labelled rows in some ranges of blocks, those of `step` blocks in one value.
+select r.count, r.packed
+from (select pg_catalog.format('(%%s,0)', g.block)::tid as first, pg_catalog.format('(%%s,0)', least(g.block + %(step)s, b.last + 1))::tid as last
+      from unnest(%(firsts)s::bigint[], %(lasts)s::bigint[]) as b(first, last),
+           pg_catalog.generate_series(b.first, b.last, %(step)s::bigint) g(block) offset 0) as p,
+     lateral (select pg_catalog.count(*)::integer, pg_catalog.string_agg(pg_catalog.record_send(s), '')
+              from (select t.row_key, t.x, t.c, t.y from {rows} t
+                    where t.y is not null and t.place >= p.first and t.place < p.last) as s
+             ) as r(count, packed)
 
 -- delete_changes --
 -- In the snapshot that read them, so exactly the rows that were read.
