@@ -13,6 +13,7 @@ the blocks between them are read, which takes a fifth of the time to find each r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -35,6 +36,8 @@ Places = npt.NDArray[np.int64]
 SHOWN: Final = 0  # the event has the row's values
 FOUND: Final = 1  # it had the key alone, and these are the values
 ABSENT: Final = 2  # it had the key alone, and there is nothing to learn of it now
+TWICE: Final = 3  # it had the key alone, and several rows have it
+NOTHING: Final = Rows((), np.empty((0, 0)), (), np.empty(0))
 
 FEW: Final = 500  # rows that are found by their keys, wherever they lie
 ROWS_OF_BLOCK: Final = 8  # that must be wanted, on average, for blocks to be read
@@ -53,7 +56,7 @@ def read(connection: psycopg.Connection[Any], model: Model, changes: Changes, na
     if not changes.complete:
         rows, at = _as_they_came(connection, model, changes, index, rows, at)
     marks = np.full(len(changes), SHOWN, np.int8)
-    marks[index] = np.where(at < 0, ABSENT, FOUND)
+    marks[index] = np.where(at < 0, -at, FOUND)
     there, at = index[at >= 0], at[at >= 0]
     x, y = np.full((len(changes), model.number_count), np.nan), changes.y.copy()
     if changes.x.shape == x.shape:
@@ -82,8 +85,7 @@ def _as_they_came(
         [-1 if key in comes else places.get(key, place) for key, place in zip(named, at.tolist(), strict=True)],
         np.int64,
     )
-    c = [*rows.c, *gone.c] if model.text_count else ()
-    return Rows(named, np.concatenate([rows.x, gone.x]), c, np.concatenate([rows.y, gone.y])), at
+    return _both(rows, gone), at
 
 
 def _goes_later(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> bool:
@@ -102,23 +104,24 @@ def _going_later(connection: psycopg.Connection[Any], model: Model, changes: Cha
 
 
 def find(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str], seq: Places) -> tuple[Rows, Places]:
-    """Return labelled rows of the table, and at which place each of these keys has its own: −1 if it is not there."""
-    near = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else None
-    if near is not None and isinstance(keys, Texts) and isinstance(near.keys, Texts) and keys.equal(near.keys):
-        return near._replace(keys=keys), np.arange(len(keys))
-    places = dict(zip(near.keys, range(len(near.y)), strict=True)) if near is not None else {}
-    left = arrays.Keys({key for key in keys if key not in places})
-    rows = _find_each(connection, model, left) if left or near is None else None
-    if near is not None and rows is not None:
-        places |= dict(zip(rows.keys, range(len(near.y), len(near.y) + len(rows.y)), strict=True))
-        c = [*near.c, *rows.c] if model.text_count else ()
-        rows = Rows([*near.keys, *rows.keys], np.concatenate([near.x, rows.x]), c, np.concatenate([near.y, rows.y]))
-    elif rows is not None:
-        places = dict(zip(rows.keys, range(len(rows.y)), strict=True))
-    at = np.fromiter((places.get(key, -1) for key in keys), np.int64, len(keys))
-    whole = rows if rows is not None else near
-    assert whole is not None  # noqa: S101  (one of them was read)
-    return whole, at
+    """Return labelled rows of the table, and at which place each of these keys has its own: negative if it has none."""
+    rows = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else NOTHING
+    if isinstance(keys, Texts) and isinstance(rows.keys, Texts) and keys.equal(rows.keys):
+        return rows._replace(keys=keys), np.arange(len(keys))
+    near = set(rows.keys)
+    left = arrays.Keys({key for key in keys if key not in near})
+    if left:
+        found = _find_each(connection, model, left)
+        rows = _both(rows, found) if near else found
+    places = dict(zip(rows.keys, range(len(rows.y)), strict=True))
+    if len(places) < len(rows.y):  # the table has lost its unique index
+        places |= {key: -TWICE for key, times in Counter(rows.keys).items() if times > 1}
+    return rows, np.fromiter((places.get(key, -ABSENT) for key in keys), np.int64, len(keys))
+
+
+def _both(one: Rows, other: Rows) -> Rows:
+    c = [*one.c, *other.c] if len(one.c) or len(other.c) else ()
+    return Rows([*one.keys, *other.keys], np.concatenate([one.x, other.x]), c, np.concatenate([one.y, other.y]))
 
 
 def _find_each(connection: psycopg.Connection[Any], model: Model, keys: arrays.Keys) -> Rows:
@@ -132,8 +135,8 @@ def _find_each(connection: psycopg.Connection[Any], model: Model, keys: arrays.K
     )
 
 
-def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str], seq: Places) -> Rows | None:
-    """Read the blocks in which the rows of whole chunks lie side by side; None if there are none."""
+def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str], seq: Places) -> Rows:
+    """Read the blocks in which the rows of whole chunks lie side by side."""
     bounds = np.append(np.flatnonzero(np.diff(seq, prepend=-1)), len(seq)).tolist()
     large = [(a, b - 1) for a, b in pairwise(bounds) if b - a >= ROWS_OF_BLOCK]
     ends = arrays.Keys({keys[i] for ends in large for i in ends})
@@ -145,7 +148,7 @@ def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Sequen
             if (last - first + 1) * ROWS_OF_BLOCK <= b - a + ROWS_OF_BLOCK:
                 ranges.append((first, last))
     if not ranges:
-        return None
+        return NOTHING
     firsts, lasts = zip(*_joined(ranges), strict=True)
     values = {"firsts": list(firsts), "lasts": list(lasts), "step": BLOCKS_AT_ONCE}
     found = connection.cursor(binary=True).execute(model.statement("read_blocks"), values).fetchall()

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mempair_db.worker.changes import DELETE, Changes
-from mempair_db.worker.named import FOUND
+from mempair_db.worker.named import FOUND, TWICE
 
 Prints = npt.NDArray[np.int64]
 Learned = Mapping[
@@ -139,6 +139,10 @@ def _make_equal(
     new = next((i for i in reversed(events) if named[i] == FOUND), None)
     if len(learned) > 1:
         result.mismatch = "a row was learned twice: a deletion of it escaped capture"
+    elif (named[events] == TWICE).any():
+        result.mismatch = "several rows have one key: no unique index guards it any more"
+    elif learned and not deletions and not complete:  # its deletion must be in the rest of the queue
+        result.waiting += events
     elif learned and new is not None and (learned[0] == marks[new] or (learned[0] is None and not deletions)):
         return  # it is learned as it is
     elif learned:

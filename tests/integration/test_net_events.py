@@ -18,7 +18,7 @@ from (select * from mempair.change_1_a union all select * from mempair.change_1_
 ROWS = "select row_key, x::text, c::text, y from mempair.source_1 where y is not null"
 CREATE = """
 create table addr (id int primary key);
-create table orders (id int primary key, ship int, bill int, amount float8, late boolean, note text);
+create table orders (id numeric primary key, ship int, bill int, amount float8, late boolean, note text);
 """
 MODEL = "select mempair.create_model('late', 'orders', target => 'late', features => '{ship,bill,amount}')"
 
@@ -164,7 +164,7 @@ def test_equal_rows_that_change_together_are_all_spoken_of(sql: psycopg.Connecti
 
 def test_a_column_with_the_name_of_our_alias_is_a_column(sql: psycopg.Connection[Any]) -> None:
     sql.execute(
-        "create table t (id int primary key, mempair_row float8, t text, r boolean, new_rows int, e int);"
+        "create table t (id numeric primary key, mempair_row float8, t text, r boolean, new_rows int, e int);"
         "insert into t values (1, 1, 'a', true, 1, 1);"
         "select mempair.create_model('m', 't', target => 'r', features => '{mempair_row,t,new_rows,e}')"
     )
