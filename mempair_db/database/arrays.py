@@ -182,6 +182,7 @@ def fetch(
     statement: sql.Composed,
     parameters: dict[str, Any] | None = None,
     raw: Sequence[int] = (FLOAT8_ARRAY, TEXT_ARRAY),
+    at_once: int = AT_ONCE,
 ) -> list[tuple[Any, ...]]:
     """Return rows with arrays of these types as they came, for `floats` and `texts`.
 
@@ -192,5 +193,5 @@ def fetch(
         for oid in raw:
             cursor.adapters.register_loader(oid, ByteaBinaryLoader)  # just that, in C
         if capabilities.has_stream_chunked():
-            return list(cursor.stream(statement, parameters, binary=True, size=AT_ONCE))
+            return list(cursor.stream(statement, parameters, binary=True, size=at_once))
         return cursor.execute(statement, parameters).fetchall()

@@ -8,6 +8,7 @@ million rows of ten numbers: 0.1 s of the client's processor, where fetching the
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, overload
@@ -22,6 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 COLUMNS: Final = 4
+_FACTOR: Final = np.uint64(secrets.randbits(64) | 1)  # nobody who chooses keys can make them fall together
 
 
 class Texts(Sequence[str]):
@@ -50,15 +52,16 @@ class Texts(Sequence[str]):
         _elements(np.frombuffer(data, np.uint8), starts, lengths)
         return cls(data, starts, lengths)
 
-    def equal(self, other: Texts) -> bool:
-        """Whether the other texts are the same, in the same order.
+    def places_of(self, wanted: Texts) -> Places:
+        """Return where each of these is among the texts: −1 if it is not, −2 if it is there more than once.
 
-        >>> Texts.of(["b", "äö"]).equal(Texts.of(["b", "äö"])), Texts.of(["b", "ä"]).equal(Texts.of(["ä", "b"]))
-        (True, False)
+        >>> Texts.of(["b", "äö", "c", "c"]).places_of(Texts.of(["äö", "x", "c", "b"])).tolist()
+        [1, -1, -2, 0]
         """
-        if not np.array_equal(self.lengths, other.lengths):
-            return False
-        return bool(_same(self.data, self.starts, other.data, other.starts, self.lengths))
+        slots = np.full(1 << int(2 * len(self) + 1).bit_length(), -1, np.int64)
+        places = np.empty(len(wanted), np.int64)
+        _find(self.data, self.starts, self.lengths, wanted.data, wanted.starts, wanted.lengths, _FACTOR, slots, places)
+        return places
 
     @cached_property
     def _list(self) -> list[str]:
@@ -126,12 +129,55 @@ def _columns(data: Bytes, starts: Places, lengths: Places) -> Any:
 
 
 @compiled
-def _same(data: Bytes, starts: Places, others: Bytes, other_starts: Places, lengths: Places) -> Any:
-    """Whether stretches of bytes are the same."""
+def _find(
+    data: Bytes,
+    starts: Places,
+    lengths: Places,
+    other: Bytes,
+    other_starts: Places,
+    other_lengths: Places,
+    factor: Any,
+    slots: Places,
+    out: Places,
+) -> None:
+    """Put texts into slots by a hash of their bytes, and look for others there; one that is twice there is −2 − i."""
+    mask = np.uint64(len(slots) - 1)
     for i in range(len(starts)):
-        for k in range(lengths[i]):
-            if data[starts[i] + k] != others[other_starts[i] + k]:
-                return False
+        slot = _slot(data, starts[i], lengths[i], factor, mask)
+        while slots[slot] != -1:
+            there = slots[slot] if slots[slot] >= 0 else -2 - slots[slot]
+            if _same(data, starts[there], lengths[there], data, starts[i], lengths[i]):
+                slots[slot] = -2 - there
+                break
+            slot = (slot + 1) & np.int64(mask)
+        else:
+            slots[slot] = i
+    for i in range(len(other_starts)):
+        slot = _slot(other, other_starts[i], other_lengths[i], factor, mask)
+        out[i] = -1
+        while slots[slot] != -1:
+            there = slots[slot] if slots[slot] >= 0 else -2 - slots[slot]
+            if _same(data, starts[there], lengths[there], other, other_starts[i], other_lengths[i]):
+                out[i] = max(slots[slot], -2)
+                break
+            slot = (slot + 1) & np.int64(mask)
+
+
+@compiled
+def _slot(data: Bytes, start: int, length: int, factor: Any, mask: Any) -> Any:
+    number = np.uint64(length)
+    for at in range(start, start + length):
+        number = (number + np.uint64(data[at]) + np.uint64(1)) * factor
+    return np.int64((number >> np.uint64(20)) & mask)
+
+
+@compiled
+def _same(data: Bytes, start: int, length: int, other: Bytes, other_start: int, other_length: int) -> Any:
+    if length != other_length:
+        return False
+    for k in range(length):  # noqa: SIM110  (compiled)
+        if data[start + k] != other[other_start + k]:
+            return False
     return True
 
 

@@ -95,7 +95,7 @@ def read(connection: psycopg.Connection[Any], model: Model, after: int = 0, *, b
     rows.sort(key=itemgetter(0))
     seq, op, many, keys, names, x, c, y, at, subjects, complete = columns(rows, 11)
     counts = np.array(many, np.int64)
-    only_names = None not in names and list(map(arrays.length, names)) == many
+    only_names = bool(rows) and None not in names and list(map(arrays.length, names)) == many
     if not only_names:
         keys = [some if name is None else arrays.texts(name) for some, name in zip(keys, names, strict=True)]
     changes = Changes(

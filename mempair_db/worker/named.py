@@ -13,7 +13,6 @@ the blocks between them are read, which takes a fifth of the time to find each r
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -34,25 +33,25 @@ if TYPE_CHECKING:
 Places = npt.NDArray[np.int64]
 
 SHOWN: Final = 0  # the event has the row's values
-FOUND: Final = 1  # it had the key alone, and these are the values
-ABSENT: Final = 2  # it had the key alone, and there is nothing to learn of it now
-TWICE: Final = 3  # it had the key alone, and several rows have it
-NOTHING: Final = Rows((), np.empty((0, 0)), (), np.empty(0))
+ABSENT: Final = 1  # it had the key alone, and there is nothing to learn of it now
+TWICE: Final = 2  # it had the key alone, and several rows have it
+FOUND: Final = 3  # it had the key alone, and these are the values
 
 FEW: Final = 500  # rows that are found by their keys, wherever they lie
 ROWS_OF_BLOCK: Final = 8  # that must be wanted, on average, for blocks to be read
 BLOCKS_AT_ONCE: Final = 8  # in one value
+VALUES_AT_ONCE: Final = 10  # that are taken over while the server makes the next
 
 
 def read(connection: psycopg.Connection[Any], model: Model, changes: Changes, named: npt.NDArray[np.bool_]) -> Changes:
     """Return the events with the rows that were only named."""
     index = np.flatnonzero(named)
-    keys = changes.keys if len(index) == len(changes) else [changes.keys[i] for i in index.tolist()]
+    keys = Texts.of(changes.keys if len(index) == len(changes) else [changes.keys[i] for i in index.tolist()])
     rows, at = find(connection, model, keys, changes.seq[index])
-    usual = len(at) == len(changes) and rows.keys is keys
+    usual = len(index) == len(changes) and at.min() >= 0 and len(np.unique(at)) == len(at)
     if usual and (changes.complete or not _goes_later(connection, model, changes)):
-        marks = np.full(len(changes), FOUND, np.int8)
-        return replace(changes, keys=keys, x=rows.x, c=rows.c, y=rows.y, named=marks, distinct=True)
+        x, c, y = _take(rows, at)
+        return replace(changes, x=x, c=c, y=y, named=np.full(len(changes), FOUND, np.int8), distinct=True)
     if not changes.complete:
         rows, at = _as_they_came(connection, model, changes, index, rows, at)
     marks = np.full(len(changes), SHOWN, np.int8)
@@ -67,6 +66,14 @@ def read(connection: psycopg.Connection[Any], model: Model, changes: Changes, na
         for i, place in zip(there.tolist(), at.tolist(), strict=True):
             c[i] = rows.c[place]
     return replace(changes, x=x, y=y, c=c, named=marks)
+
+
+def _take(rows: Rows, at: Places) -> tuple[Any, Any, Any]:
+    """Return numbers, texts and targets of some rows; mostly they are one stretch, which need not be copied."""
+    if at[-1] - at[0] + 1 == len(at) and (np.diff(at) == 1).all():
+        some = slice(int(at[0]), int(at[-1]) + 1)
+        return rows.x[some], rows.c[some], rows.y[some]
+    return rows.x[at], [rows.c[i] for i in at.tolist()] if len(rows.c) else (), rows.y[at]
 
 
 def _as_they_came(
@@ -103,20 +110,17 @@ def _going_later(connection: psycopg.Connection[Any], model: Model, changes: Cha
     return Rows([row[0] for row in found], x, c, np.array([row[3] for row in found], float))
 
 
-def find(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str], seq: Places) -> tuple[Rows, Places]:
-    """Return labelled rows of the table, and at which place each of these keys has its own: negative if it has none."""
-    rows = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else NOTHING
-    if isinstance(keys, Texts) and isinstance(rows.keys, Texts) and keys.equal(rows.keys):
-        return rows._replace(keys=keys), np.arange(len(keys))
-    near = set(rows.keys)
-    left = arrays.Keys({key for key in keys if key not in near})
-    if left:
+def find(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> tuple[Rows, Places]:
+    """Return labelled rows of the table, and at which place each of these keys has its own: −1 if it has none."""
+    rows = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else None
+    at = Texts.of(rows.keys).places_of(keys) if rows is not None else np.full(len(keys), -ABSENT)
+    if (at == -ABSENT).any():
+        left = arrays.Keys({keys[i] for i in np.flatnonzero(at == -ABSENT).tolist()})
         found = _find_each(connection, model, left)
-        rows = _both(rows, found) if near else found
-    places = dict(zip(rows.keys, range(len(rows.y)), strict=True))
-    if len(places) < len(rows.y):  # the table has lost its unique index
-        places |= {key: -TWICE for key, times in Counter(rows.keys).items() if times > 1}
-    return rows, np.fromiter((places.get(key, -ABSENT) for key in keys), np.int64, len(keys))
+        rows = found if rows is None else _both(rows, found)
+        at = Texts.of(rows.keys).places_of(keys)
+    assert rows is not None  # noqa: S101  (there are keys)
+    return rows, at
 
 
 def _both(one: Rows, other: Rows) -> Rows:
@@ -135,8 +139,8 @@ def _find_each(connection: psycopg.Connection[Any], model: Model, keys: arrays.K
     )
 
 
-def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str], seq: Places) -> Rows:
-    """Read the blocks in which the rows of whole chunks lie side by side."""
+def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> Rows | None:
+    """Read the blocks in which the rows of whole chunks lie side by side; None if there are none."""
     bounds = np.append(np.flatnonzero(np.diff(seq, prepend=-1)), len(seq)).tolist()
     large = [(a, b - 1) for a, b in pairwise(bounds) if b - a >= ROWS_OF_BLOCK]
     ends = arrays.Keys({keys[i] for ends in large for i in ends})
@@ -148,10 +152,10 @@ def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Sequen
             if (last - first + 1) * ROWS_OF_BLOCK <= b - a + ROWS_OF_BLOCK:
                 ranges.append((first, last))
     if not ranges:
-        return NOTHING
+        return None
     firsts, lasts = zip(*_joined(ranges), strict=True)
     values = {"firsts": list(firsts), "lasts": list(lasts), "step": BLOCKS_AT_ONCE}
-    found = connection.cursor(binary=True).execute(model.statement("read_blocks"), values).fetchall()
+    found = arrays.fetch(connection, model.statement("read_blocks"), values, at_once=VALUES_AT_ONCE)
     data = b"".join([some for _, some in found if some])
     return packed.unpack(data, sum(count for count, _ in found), model.number_count, model.text_count)
 

@@ -144,9 +144,9 @@ def test_a_virtual_column_is_refused_and_beside_the_features_no_obstacle(sql: ps
 
 
 PARTS = """
-create table p (id int primary key, x float8, c text, y boolean) partition by range (id);
+create table p (id numeric primary key, x float8, c text, y boolean) partition by range (id);
 create table low partition of p for values from (0) to (100);
-create table odd (y boolean, gone int, c text, id int not null, x float8);
+create table odd (y boolean, gone int, c text, id numeric not null, x float8);
 alter table odd drop column gone;
 insert into odd (id, x, c, y) select i, i, 'o', true from generate_series(100, 109) i;
 """

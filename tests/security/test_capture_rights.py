@@ -121,9 +121,9 @@ def test_a_tables_owner_runs_nothing_with_our_rights(
     assert owner.execute("select count(*) from theirs.spoils").fetchone() != (0,)
     captured = admin.execute(
         "select c from (select * from mempair.change_1_a union all select * from mempair.change_1_b) q"
-        " order by seq limit 1"
+        " where op = 2 order by seq limit 1"
     ).fetchone()
-    assert captured == ([["a", "b"], ["b", "a"], ["b", "a"]],)  # and not what the cast says
+    assert captured == ([["b", "a"]],)  # and not what the cast says
 
 
 POLICY = """
@@ -207,7 +207,7 @@ def test_a_row_form_that_somebody_else_made_first_is_refused(
 DEFINERS = (
     r"mempair\.(find_model|pause_model|resume_model|retrain|request|predict_encoded|predict_array_carefully|predict_elsewhere|predict_all|predict_class_all|receipt|expire_receipts|append_entries|append_entry"
     r"|pending|mark_dropped_sources|capacity|state_is_attested|refuse_ledger_change|verify_odometer|wrong_counters|wrong_entries|enqueue_source|schema_changes|adopt_schema|forget_rejected"
-    r"|published_digest|store_version|erase_versions|serve_version|hold_version|latest_published|latest_classes|undo_alteration|predict|try_predict|predict_proba|served|explain|coefficients|curve|find_\d+|capture_\d+_\w+)\(|(public\.)?mempair_(try_)?predict(_class|_proba)?\("
+    r"|published_digest|store_version|erase_versions|serve_version|hold_version|latest_published|latest_classes|undo_alteration|predict|try_predict|predict_proba|served|explain|coefficients|curve|find_\d+|place_\d+|capture_\d+_\w+)\(|(public\.)?mempair_(try_)?predict(_class|_proba)?\("
 )
 
 

@@ -22,6 +22,7 @@ select mempair.reconcile('parts', repair => true);
 # and words of our own. They run with their caller's rights, so a caller gains nothing by them.
 GENERATORS = {
     *("mempair.write_extractor", "mempair.write_trigger_function", "mempair.attach_triggers", "mempair.write_predict"),
+    "mempair.write_finder",
     *("mempair.apply_grants", "mempair.revoke_role", "mempair.erase_queue", "mempair.backfill_blocks"),
     *("mempair.enqueue", "mempair.some_values", "mempair.array_size", "mempair.check_classes"),
     "mempair.compare",  # takes a condition, which is the caller's own SQL
