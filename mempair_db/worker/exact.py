@@ -33,19 +33,21 @@ def apply(
             batch.request_retrain(connection, model, "a reference row went, and the constants with it", record)
             return
     progressive.before_learning(connection, model, changes, reduced)
-    engine.add(terms(engine, changes, reduced))
-    point("stepped")
-    reference.drop(connection, model, dropped)
-    engine.references_left -= len(dropped)
-    engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
-    model.forgets = bool(unlearned or model.fleet)  # other shards may have forgotten
-    learned.forget(connection, model.id, unlearned)
-    batch.empty_queue(connection, model, changes)
-    new = list(reduced.learn)
-    keys = changes.keys if len(new) == len(changes) else [changes.keys[i] for i in new]
-    learned.enter(connection, learned.pack(model.id, keys, prints[new], None, connection.info.encoding))
-    _enter(changes, reduced, record)
-    why = engine.outgrown() if model.fleet is None else None
+    with connection.pipeline():  # the server forgets keys while sums, weights and tags are computed
+        reference.drop(connection, model, dropped)
+        learned.forget(connection, model.id, unlearned)
+        batch.empty_queue(connection, model, changes)
+        engine.add(terms(engine, changes, reduced))
+        point("stepped")
+        engine.references_left -= len(dropped)
+        engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
+        model.forgets = bool(unlearned or model.fleet)  # other shards may have forgotten
+        new = list(reduced.learn)
+        keys = changes.keys if len(new) == len(changes) else [changes.keys[i] for i in new]
+        packed = learned.pack(model.id, keys, prints[new], None, connection.info.encoding)
+        _enter(changes, reduced, record)
+        why = engine.outgrown() if model.fleet is None else None
+    learned.enter(connection, packed)
     if why is not None:
         model.retrain_requested = why
         record.note(f"to be refreshed: {why}")

@@ -142,7 +142,8 @@ select coalesce(sum(g.rows), 0)::bigint from gone g
 copy mempair.learned_keys (model_id, bucket, keys, prints, ticks) from stdin (format binary)
 
 -- append_entries --
-select mempair.append_entries(%(model)s::integer, %(entries)s)
+-- The numbers of the first and the last of them.
+select a.first, a.first + %(more)s from mempair.append_entries(%(model)s::integer, %(entries)s) as a(first)
 
 -- append_purged --
 select mempair.append_entry(%(model)s::integer, 'purged', 0, 'queue tables truncated')
