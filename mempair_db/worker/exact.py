@@ -25,7 +25,10 @@ def apply(
     """Apply a netted batch; or, where a deletion changes the constants, ask for a refresh, which serves it."""
     engine = model.exact
     unlearned = [changes.keys[i] for i in reduced.unlearn]
-    dropped = reference.among(connection, model, unlearned)
+    with connection.pipeline():  # the server looks while the sums are computed
+        answer = reference.ask(connection, model, unlearned)
+        part = terms(engine, changes, reduced)
+        dropped = answer()
     if dropped:
         left = reference.without(connection, model, dropped)
         dropped = left.dropped
@@ -33,11 +36,11 @@ def apply(
             batch.request_retrain(connection, model, "a reference row went, and the constants with it", record)
             return
     progressive.before_learning(connection, model, changes, reduced)
-    with connection.pipeline():  # the server forgets keys while sums, weights and tags are computed
+    with connection.pipeline():  # the server forgets keys while weights and tags are computed
         reference.drop(connection, model, dropped)
         learned.forget(connection, model.id, unlearned)
         batch.empty_queue(connection, model, changes)
-        engine.add(terms(engine, changes, reduced))
+        engine.add(part)
         point("stepped")
         engine.references_left -= len(dropped)
         engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
