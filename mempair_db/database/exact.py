@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -147,7 +149,7 @@ class Exact:
 
     def load(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> None:
         """Take the state up where it was left."""
-        self.reference = Reference.from_json(row["constants"])
+        self.reference = _reference(row["constants_text"])
         self.sums = Sums.from_bytes(row["sums"], *self.reference.shape)
         self.rows_refreshed, self.reference_rows = row["rows_refreshed"], row["reference_rows"]
         self.others_refreshed = row["others_refreshed"] or 0
@@ -233,6 +235,12 @@ class Exact:
             return int(self.terms["calibration_rows"])
         dimension = rules.effective_dimension(self.reference, self.total, self.terms["ridge"])
         return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.samples + 1)
+
+
+@lru_cache(8)
+def _reference(text: str) -> Reference:
+    """Read constants: they stay the same for many batches, and so does what was made of them."""
+    return Reference.from_json(json.loads(text))
 
 
 def refer(terms: Mapping[str, Any], x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] = ()) -> Reference:

@@ -60,24 +60,27 @@ def _places(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers, ta
         out[i] = (crc ^ np.uint32(0xFFFFFFFF)) & np.uint32(BUCKETS - 1)
 
 
-def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, list[int | None]]:
-    """Return the fingerprints learned under these keys: one each, if capture was never bypassed."""
+def find(connection: psycopg.Connection[Any], model_id: int, keys: Sequence[str]) -> dict[str, tuple[int | None, ...]]:
+    """Return the fingerprints learned under these keys: one each, if capture was never bypassed.
+
+    (Tuples of numbers: of many, Python's garbage collector soon forgets each, where it would look at a list forever.)
+    """
     if not keys:
         return {}
     wanted = arrays.Keys(set(keys))
     if len(wanted) < MANY:
         values = {"model": model_id, "keys": wanted, "buckets": buckets(wanted).tolist()}
         rows = connection.execute(query("find_learned"), values).fetchall()
+        some, marks = ([row[i] for row in rows] for i in (0, 1))
     else:
         values = {"model": model_id, "keys": wanted}
         cursor = connection.cursor(binary=True)
         ((some, marks),) = cursor.execute(query("find_many_learned"), values, prepare=False).fetchall()
-        rows = list(zip(some or (), marks or (), strict=True))
-    found: dict[str, list[int | None]] = {key: [mark] for key, mark in rows}
-    if len(found) < len(rows):
-        found = {key: [] for key in found}
-        for key, mark in rows:
-            found[key].append(mark)
+    found: dict[str, tuple[int | None, ...]] = dict(zip(some or (), zip(marks or (), strict=True), strict=True))
+    if len(found) < len(some or ()):
+        found = dict.fromkeys(found, ())
+        for key, mark in zip(some, marks, strict=True):
+            found[key] += (mark,)
     return found
 
 

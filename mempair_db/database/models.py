@@ -183,8 +183,8 @@ def lease(connection: psycopg.Connection[Any], model_id: int, *, load: bool = Tr
 
     Who reads the table anew need not load the old state, and so can mend one that cannot be read.
     """
-    connection.execute(query("own_limits"))
-    return _load(connection, model_id, query("look") + "\n" + query("lock_state"), load)
+    statement = f"{query('look')}\nand ({query('own_limits')}\n) is not null\n{query('lock_state')}"
+    return _load(connection, model_id, statement, load)
 
 
 def look(connection: psycopg.Connection[Any], model_id: int) -> Model | None:

@@ -54,9 +54,8 @@ class Ledger:
         """Return how many entries wait to be written."""
         return len(self._entries)
 
-    def write(self, connection: psycopg.Connection[Any]) -> int:
-        """Store the collected entries, and return the number of the first."""
-        values = {"model": self.model_id, "entries": Jsonb(self._entries)}
-        row = connection.execute(query("append_entries"), values).fetchone()
+    def write(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        """Store the collected entries; the answer says the numbers of the first and the last of them."""
+        values = {"model": self.model_id, "entries": Jsonb(self._entries), "more": len(self._entries) - 1}
         self._entries = []
-        return int(row[0]) if row else 0
+        return connection.execute(query("append_entries"), values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -41,20 +41,21 @@ class Kept(NamedTuple):
     paths: Sequence[bytes] | None  # None: the entry is about one row
 
 
-def pack(terms: Terms, receipts: Sequence[Kept], first: int) -> bytes:
-    """Return the receipts as tuples of `copy_receipts`; `first` is the number of the first ledger entry."""
+def pack(terms: Terms, receipts: Sequence[Kept], first: int) -> Iterator[bytes]:
+    """Yield the receipts of every entry as tuples of `copy_receipts`; `first` is the number of the first entry."""
     front = _FRONT.pack(FIELDS, 4, terms.model_id)
     promise = b"".join((_text(terms.unlearner), _float(terms.epsilon), _float(terms.delta), _text(terms.version)))
     executed = _time(terms.executed)
-    parts = [BEGIN]
+    yield BEGIN
     for entry, kind, keys, subjects, salts, requested, paths in receipts:
         number, done = _INT8.pack(8, first + entry), executed + _text(kind) + promise
         times = {at: number + _time(at) + done for at in set(requested)}
         ends = [NULL + NULL] if paths is None else [_INT4.pack(4, i) + _bytes(path) for i, path in enumerate(paths)]
+        parts: list[bytes] = []
         for key, subject, salt, at, end in zip(keys, subjects, salts, requested, ends, strict=True):
             parts += (front, _text(key), _text(subject), SALT, salt, times[at], end)
-    parts.append(END)
-    return b"".join(parts)
+        yield b"".join(parts)
+    yield END
 
 
 def _text(value: str | None) -> bytes:

@@ -132,7 +132,7 @@ class Record:
     def flush(self, connection: psycopg.Connection[Any]) -> None:
         """Write what has been collected so far, if it is much: a million deletions need not fit into memory."""
         if self._collected + len(self._rejected) >= MUCH:
-            self._write_lists(connection)
+            self._write_lists(connection, self._write_entries(connection))
 
     def note(self, text: str) -> None:
         """Tell whoever watches the worker."""
@@ -148,12 +148,14 @@ class Record:
         erases = bool(done.unlearned or done.cancelled or done.retrained or done.learned >= MANY)
         if erases:
             self._enter_digest(connection)
-        self._write_lists(connection)
-        if self._written:
-            models.save(connection, self.model, erases=erases)
-        else:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
-            models.save_row(connection, self.model)
-        point("state written")
+        with connection.pipeline():  # the server writes one thing while the next is computed
+            entries = self._write_entries(connection)
+            if self._written:
+                models.save(connection, self.model, erases=erases)
+            else:  # a state changes with an entry or not at all: so an attested one cannot be exchanged
+                models.save_row(connection, self.model)
+            point("state written")
+        self._write_lists(connection, entries)
         self.outcome.figures = self.model.engine.figures()
 
     def _enter_digest(self, connection: psycopg.Connection[Any]) -> None:
@@ -163,18 +165,21 @@ class Record:
             engine.salt = secrets.token_bytes(32)
             self.enter("attested", detail=digest.detail(digest.of_state(engine.salt, *engine.stored(connection))))
 
-    def _write_lists(self, connection: psycopg.Connection[Any]) -> None:
-        """Write ledger entries, receipts and refused rows, and begin new lists."""
-        first = 0
+    def _write_entries(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any] | None:
+        """Write the ledger entries, and take rows that went off the list of refused ones; see `Ledger.write`."""
+        answer = None
         if len(self._ledger):
-            entries = len(self._ledger)
-            first = self._ledger.write(connection)
-            self.model.ledger_seq, self._written = first + entries - 1, True
+            answer, self._written = self._ledger.write(connection), True
             point("ledger written")
         self.forget_refused([key for receipts in self._receipts for key in receipts.keys])
         if self._looked_at_anew:
             keys = arrays.Keys(self._looked_at_anew)
             connection.execute(query("forget_rejected"), {"model": self.model.id, "keys": keys})
+        return answer
+
+    def _write_lists(self, connection: psycopg.Connection[Any], answer: psycopg.Cursor[Any] | None) -> None:
+        """Write receipts, which name their entries, and refused rows, and begin new lists."""
+        first, self.model.ledger_seq = (answer.fetchone() if answer else None) or (0, self.model.ledger_seq)
         if self._receipts:
             self._write_receipts(connection, first)
         point("receipts written")
@@ -191,4 +196,5 @@ class Record:
             self.model.id, self.at, promise["unlearner"], promise["epsilon"], promise["delta"], __version__
         )
         with connection.cursor().copy(query("copy_receipts")) as copy:
-            copy.write(kept.pack(terms, self._receipts, first))
+            for part in kept.pack(terms, self._receipts, first):  # the server writes one while the next is packed
+                copy.write(part)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import InvalidParameter
 from .reference import Integers, Reference
@@ -67,7 +69,7 @@ class Sums:
 
     def to_bytes(self) -> bytes:
         """Pack as little-endian int64: the counts, g, then the upper triangle of every H row by row."""
-        upper = np.triu_indices(self.g.shape[1])
+        upper = _upper(self.g.shape[1])
         return b"".join(part.astype("<i8").tobytes() for part in (self.counts, self.g, *(H[upper] for H in self.H)))
 
     @classmethod
@@ -79,9 +81,15 @@ class Sums:
         values = np.frombuffer(data, "<i8").astype(np.int64)
         first, g, triangles = np.split(values, (counts, counts + matrices * width))
         H = np.zeros((matrices, width, width), np.int64)
-        rows, columns = np.triu_indices(width)
+        rows, columns = _upper(width)
         H[:, rows, columns] = H[:, columns, rows] = triangles.reshape(matrices, -1)
         return cls(first, g.reshape(matrices, width), H)
+
+
+@lru_cache(16)
+def _upper(width: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return where the upper triangle is: to find that takes longer than to read it."""
+    return np.triu_indices(width)
 
 
 def nothing(reference: Reference) -> Sums:

@@ -38,7 +38,7 @@ def apply(
     if exhausted:
         changes, rest = _cut(changes, reduced.events[affordable])
         prints, reduced = batch.net(connection, model, changes)
-    dropped = reference.among(connection, model, [changes.keys[i] for i in reduced.unlearn])
+    dropped = reference.ask(connection, model, [changes.keys[i] for i in reduced.unlearn])()
     if dropped:
         left = reference.without(connection, model, dropped)
         dropped = left.dropped

@@ -25,7 +25,10 @@ def apply(
     """Apply a netted batch; or, where a deletion changes the constants, ask for a refresh, which serves it."""
     engine = model.exact
     unlearned = [changes.keys[i] for i in reduced.unlearn]
-    dropped = reference.among(connection, model, unlearned)
+    with connection.pipeline():  # the server looks while the sums are computed
+        answer = reference.ask(connection, model, unlearned)
+        part = terms(engine, changes, reduced)
+        dropped = answer()
     if dropped:
         left = reference.without(connection, model, dropped)
         dropped = left.dropped
@@ -33,19 +36,21 @@ def apply(
             batch.request_retrain(connection, model, "a reference row went, and the constants with it", record)
             return
     progressive.before_learning(connection, model, changes, reduced)
-    engine.add(terms(engine, changes, reduced))
-    point("stepped")
-    reference.drop(connection, model, dropped)
-    engine.references_left -= len(dropped)
-    engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
-    model.forgets = bool(unlearned or model.fleet)  # other shards may have forgotten
-    learned.forget(connection, model.id, unlearned)
-    batch.empty_queue(connection, model, changes)
-    new = list(reduced.learn)
-    keys = changes.keys if len(new) == len(changes) else [changes.keys[i] for i in new]
-    learned.enter(connection, learned.pack(model.id, keys, prints[new], None, connection.info.encoding))
-    _enter(changes, reduced, record)
-    why = engine.outgrown() if model.fleet is None else None
+    with connection.pipeline():  # the server forgets keys while weights and tags are computed
+        reference.drop(connection, model, dropped)
+        learned.forget(connection, model.id, unlearned)
+        batch.empty_queue(connection, model, changes)
+        engine.add(part)
+        point("stepped")
+        engine.references_left -= len(dropped)
+        engine.halted |= bool(model.fleet and dropped and not model.serve_during_refresh)
+        model.forgets = bool(unlearned or model.fleet)  # other shards may have forgotten
+        new = list(reduced.learn)
+        keys = changes.keys if len(new) == len(changes) else [changes.keys[i] for i in new]
+        packed = learned.pack(model.id, keys, prints[new], None, connection.info.encoding)
+        _enter(changes, reduced, record)
+        why = engine.outgrown() if model.fleet is None else None
+    learned.enter(connection, packed)
     if why is not None:
         model.retrain_requested = why
         record.note(f"to be refreshed: {why}")

@@ -32,7 +32,7 @@ from mempair_db.worker.retrain import retrain
 
 log = logging.getLogger("mempair.worker")
 
-BUSY: Final = 0.001  # seconds between looks while there is work
+BUSY: Final = 0.0002  # seconds between looks while there is work
 PATIENCE: Final = 0.1  # after so much of the time that was quiet, look again; at the latest after IDLE
 IDLE: Final = 0.2
 QUIET: Final = 0.1  # seconds without work before what was applied is erased: no deletion of a series waits for that

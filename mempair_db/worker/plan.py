@@ -65,7 +65,7 @@ def plan(changes: Changes, prints: Prints, learned: Learned, reasons: Sequence[s
         return result
     is_delete, marks, named = (changes.op == DELETE).tolist(), prints.tolist(), changes.named
     if all(is_delete) and len(set(changes.keys)) == len(changes):
-        usual = all(learned.get(key) == [mark] for key, mark in zip(changes.keys, marks, strict=True))
+        usual = all(learned.get(key) == (mark,) for key, mark in zip(changes.keys, marks, strict=True))
         if usual:  # the usual mass deletion
             result.unlearn = list(range(len(changes)))
             result.gone = set(result.unlearn)

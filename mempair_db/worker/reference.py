@@ -9,7 +9,7 @@ left: other bits, and the table must be read anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,15 +83,15 @@ def store(connection: psycopg.Connection[Any], model: Model, rows: Changes) -> N
     connection.execute(query("save_reference"), {"model": model.id, "keys": list(rows.keys), "prints": prints.tolist()})
 
 
-def among(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]) -> list[str]:
-    """Return which of these keys are reference rows."""
+def ask(connection: psycopg.Connection[Any], model: Model, keys: Sequence[str]) -> Callable[[], list[str]]:
+    """Ask which of these keys are reference rows; the answer can be waited for later."""
     if not keys:
-        return []
+        return list
     if len(keys) >= learned.MANY:
-        stored = {key for key, _ in connection.execute(query("load_reference"), {"model": model.id}).fetchall()}
-        return [key for key in keys if key in stored]
-    values = {"model": model.id, "keys": arrays.Keys(keys)}
-    return [key for (key,) in connection.execute(query("find_reference"), values).fetchall()]
+        stored = connection.execute(query("load_reference"), {"model": model.id})
+        return lambda: sorted({key for key, _ in stored.fetchall()}.intersection(keys))
+    found = connection.execute(query("find_reference"), {"model": model.id, "keys": arrays.Keys(keys)})
+    return lambda: [key for (key,) in found.fetchall()]
 
 
 def without(connection: psycopg.Connection[Any], model: Model, gone: Sequence[str]) -> Left:

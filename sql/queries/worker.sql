@@ -42,7 +42,8 @@ left join mempair.fleet_member f on f.model_id = s.model_id
 where s.model_id = %(model)s and pg_catalog.pg_table_is_visible(m.source) is not null
 
 -- lock_state --
--- Goes after "look": the lock on the state row makes this worker the only writer of the model until the transaction ends.
+-- Goes after "look" and "own_limits": the lock on the state row makes this worker the only writer of the model until the
+-- transaction ends.
 for update of s skip locked
 
 -- read_changes --
@@ -173,7 +174,8 @@ select coalesce(sum(g.rows), 0)::bigint from gone g
 copy mempair.learned_keys (model_id, bucket, keys, prints, ticks) from stdin (format binary)
 
 -- append_entries --
-select mempair.append_entries(%(model)s::integer, %(entries)s)
+-- The numbers of the first and the last of them.
+select a.first, a.first + %(more)s from mempair.append_entries(%(model)s::integer, %(entries)s) as a(first)
 
 -- append_purged --
 select mempair.append_entry(%(model)s::integer, 'purged', 0, 'queue tables truncated')
@@ -398,9 +400,10 @@ close mempair_part
 -- own_limits --
 -- Until the transaction ends. Limits that were set for the whole database are for its users' statements, not for a batch or a
 -- retrain; and 4 MB to sort in, Postgres' default for everybody, would spill every larger batch to disk.
-select pg_catalog.set_config('statement_timeout', '0', true), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true),
-       pg_catalog.set_config('lock_timeout', '0', true),
-       pg_catalog.set_config('work_mem', greatest(pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024, 65536)::text || 'kB', true)
+select pg_catalog.concat(
+    pg_catalog.set_config('statement_timeout', '0', true), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true),
+    pg_catalog.set_config('lock_timeout', '0', true),
+    pg_catalog.set_config('work_mem', greatest(pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024, 65536)::text || 'kB', true))
 
 -- still_there --
 -- Which of these keys the source still has.

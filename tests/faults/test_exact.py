@@ -90,6 +90,24 @@ def test_a_worker_killed_in_a_batch_leaves_all_of_it_or_nothing(exact: Story, po
     check(exact)
 
 
+@pytest.mark.parametrize("table", ["learned_keys", "ledger", "state", "published", "receipt"])
+def test_a_refused_statement_undoes_the_batch_and_is_what_the_failure_names(exact: Story, table: str) -> None:
+    """Statements are sent without waiting for each: those after the one that fails must neither count nor hide it."""
+    exact.fill(1, 3000)
+    exact.work()
+    mixed_batch(exact)
+    before, waiting = stored(exact), exact.pending()
+    exact(
+        "create function refuse() returns trigger language plpgsql as $$ begin raise 'not %', tg_table_name; end $$",
+        f"create trigger refuse before insert or update on mempair.{table} for each row execute function refuse()",
+    )
+    assert f"not {table}" in Worker(exact.dsn).run_once()["churn"]
+    assert (stored(exact), exact.pending()) == (before, waiting)
+    exact(f"drop trigger refuse on mempair.{table}")
+    exact.work()
+    check(exact)
+
+
 @pytest.mark.parametrize("point", REFRESH_POINTS)
 def test_a_refresh_killed_half_way_leaves_the_old_model_serving(exact: Story, point: str) -> None:
     exact.fill(1, 3000)

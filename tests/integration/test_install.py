@@ -56,7 +56,7 @@ def test_an_upgrade_keeps_what_was_learned(empty_database: str) -> None:
     with psycopg.connect(empty_database) as connection:
         statement = "select model_id, row_key, tick from mempair.learned order by model_id, tick"
         assert connection.execute(statement).fetchall() == rows
-        assert learned.find(connection, 2, ["key 7", "key 5001"]) == {"key 7": [None]}
+        assert learned.find(connection, 2, ["key 7", "key 5001"]) == {"key 7": (None,)}
 
 
 # A model as versions before chunks left it: one queue row for each changed row.

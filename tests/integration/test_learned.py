@@ -53,11 +53,11 @@ def test_what_is_entered_is_found_and_what_is_forgotten_is_gone(
     gone = data.draw(st.lists(st.sampled_from(sorted(expected)), unique=True)) if expected else []
     for many in data.draw(st.permutations([5_000, 0])):  # both ways to find; either way to forget
         monkeypatch.setattr(learned, "MANY", many)
-        assert learned.find(connection, 1, [*gone, *gone, "no such key at all"]) == {key: [len(key)] for key in gone}
+        assert learned.find(connection, 1, [*gone, *gone, "no such key at all"]) == {key: (len(key),) for key in gone}
     learned.forget(connection, 1, [*gone, "no such key at all"])
     left = {key: tick for key, tick in expected.items() if key not in gone}
     assert ticks(connection) == list(left.items())
-    assert learned.find(connection, 1, sorted(expected)) == {key: [len(key)] for key in left}
+    assert learned.find(connection, 1, sorted(expected)) == {key: (len(key),) for key in left}
     assert learned.forget_all(connection, 1) == len(left)
     assert ticks(connection) == []
     assert len(ticks(connection, 2)) == 1 + len(expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -171,7 +171,7 @@ def test_a_retrain_enters_waiting_deletions_some_at_a_time(shop: World, monkeypa
     held: list[int] = []
     pack = kept.pack
 
-    def counted(terms: kept.Terms, some: Sequence[kept.Kept], first: int) -> bytes:
+    def counted(terms: kept.Terms, some: Sequence[kept.Kept], first: int) -> Iterator[bytes]:
         held.append(sum(len(receipts.keys) for receipts in some))
         return pack(terms, some, first)
 
@@ -193,7 +193,8 @@ def test_worker_and_sql_append_on_one_path(shop: World) -> None:
     epoch, clock, spent = state
     ledger = Ledger(1, datetime.now(timezone.utc))
     ledger.append("config", epoch=epoch, clock=clock, rho_spent=spent, detail="é 'x'")
-    first = ledger.write(shop.sql)
+    first, last = ledger.write(shop.sql).fetchone() or (0, 0)
+    assert first == last
     second = shop.one("select mempair.append_entry(1, 'config', 0, %s)", "é 'x'")
     assert second == first + 1
     assert shop.one(STATE) == before
