@@ -334,6 +334,10 @@ def test_a_refresh_comes_when_the_rows_ask_for_it() -> None:
     assert outgrown(first, label, more, labels, left=4) == "half of the reference rows are gone"
     assert outgrown(first, label, more + 50.0, labels) == "new rows have numbers beyond the clamp"
     assert outgrown(first, label, more, 1.0 - labels) == "the model has gone far from its reference"
+    # Scores have moved by .39 and by .2; up to .5, storms in file order had .56 instead of .53 (EXACT.md, 7).
+    some, few = (np.where(np.arange(len(labels)) < flipped, 1.0 - labels, labels) for flipped in (160, 70))
+    assert outgrown(first, label, more, some) == "the model has gone far from its reference"
+    assert outgrown(first, label, more, few) is None
 
 
 def test_new_levels_ask_for_a_refresh() -> None:
