@@ -26,6 +26,8 @@ begin
          certified or model.tau is null),
         ('kappa', model.kappa::text, 'belongs to the unlearners symmetric and passive; with the exact one leave it out',
          certified or model.kappa is null),
+        ('on_exhausted', quote_nullable(model.on_exhausted), 'belongs to the unlearners symmetric and passive; the exact one has no budget that could be spent: leave it out',
+         certified or coalesce(model.on_exhausted <> 'halt', true)),
         ('epsilon', model.epsilon::text, 'is a number above 0, at most 20', not certified or model.epsilon > 0 and model.epsilon <= 20),
         ('delta', model.delta::text, 'lies between 1e-300 and 1', not certified or model.delta > 1e-300 and model.delta < 1),
         ('gamma', model.gamma::text, 'lies from 1e-9 to 1e9', model.gamma between 1e-9 and 1e9),

@@ -93,7 +93,8 @@ begin
     end if;
     new_model.gamma := coalesce(alter_model.gamma, old_model.gamma);
     new_model.on_null := coalesce(alter_model.on_null, old_model.on_null);
-    new_model.on_exhausted := coalesce(alter_model.on_exhausted, old_model.on_exhausted);
+    new_model.on_exhausted := coalesce(alter_model.on_exhausted,
+        case when new_model.unlearner = 'exact' then 'retrain' else old_model.on_exhausted end);
     new_model.calibration_rows := coalesce(alter_model.calibration_rows, old_model.calibration_rows);
     new_model.ridge := coalesce(alter_model.ridge, case when new_model.unlearner = 'exact' then old_model.ridge else 10 end);
     new_model.curves := coalesce(alter_model.curves, case when (new_model.unlearner = 'exact') = (old_model.unlearner = 'exact')

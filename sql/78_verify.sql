@@ -240,9 +240,12 @@ declare
     others text[];
     held text;
 begin
-    if model.promise ->> 'unlearner' is distinct from 'exact' then
-        raise exception 'model % is not exact, or has no constants yet', quote_literal(model.name)
+    if coalesce(model.promise ->> 'unlearner', model.unlearner) <> 'exact' then
+        raise exception 'model % is certified, not exact', quote_literal(model.name)
             using errcode = 'MP003', hint = 'The state of a certified model holds noise: mempair audit measures it.';
+    elsif model.constants is null then
+        raise exception 'model % has learned nothing yet, so there is nothing to verify', quote_literal(model.name)
+            using errcode = 'MP003', hint = format('Its constants are chosen once %s rows with a target are there and a worker runs: mempair worker', model.calibration_rows);
     end if;
     execute format('select exists (select from mempair.change_%1$s_a where op = 3) or exists (select from mempair.change_%1$s_b where op = 3)',
                    model.id) into truncated;

@@ -236,6 +236,7 @@ declare
     w bigint[] := array_fill(0, array[d]);
     step bigint[];
     still boolean;
+    ridge float8[] := mempair.penalties(d, least(10, (model.promise ->> 'ridge')::float8));
     h integer := 0;
 begin
     model.constants := stored || jsonb_build_object('loss', 'squared', 'w0', zero, 'h', 12);
@@ -253,7 +254,7 @@ begin
     end loop;
     for round in 1..15 loop
         model.constants := stored || jsonb_build_object('w0', jsonb_build_array(to_jsonb(w)), 'h', 12);
-        step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(d, 10));
+        step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), ridge);
         still := (select max(abs(one.step - one.w)) <= 8 from unnest(step, w) as one(step, w));
         w := step;
         exit when still;

@@ -198,7 +198,8 @@ class _Learned:
 
 def refer(rows: data.Rows, curves: int | None = None) -> Reference:
     """Choose the reference as a refresh does."""
-    chosen = rows.take(sample(rows.x, rows.y, rows.c, exact.REFERENCE_ROWS))
+    labels = (rows.y > 0).astype(float)  # as the pair hashes them, so that it chooses the same rows
+    chosen = rows.take(sample(rows.x, labels, rows.c, exact.REFERENCE_ROWS))
     knots = curves_for(rows.x.shape[1]) if curves is None else curves
     return exact.refer(chosen.x, chosen.y, chosen.c, curves=knots)
 

@@ -261,6 +261,7 @@ def refer_rows(terms: Mapping[str, Any], rows: Learnable, labels: tuple[str, ...
         curves=terms["curves"],
         clip=terms["clip"],
         declared=terms["categories"],
+        ridge=terms["ridge"],
     )
 
 

@@ -125,5 +125,6 @@ def refer(
         curves=terms["curves"],
         clip=terms["clip"],
         declared=terms["categories"],
+        ridge=terms["ridge"],
         numbers=numbers,
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from mempair_db.measure.exact_trial import Trial
 from mempair_db.measure.scores import Scores
 from mempair_db.measure.simulate import Result
+from mempair_db.pair.exact import RIDGE
 
 PASSIVE: Final = (
     "Of the certified unlearners take passive, unless you want the paper's step: symmetric needs twice the noise, and "
@@ -33,6 +34,7 @@ class Advice:
     best: Result | None
     reason: str
     exact: bool = False
+    ridge: float = RIDGE
 
     @property
     def found(self) -> bool:
@@ -42,7 +44,7 @@ class Advice:
     def sql(self) -> str:
         """Return the parameters as they go into mempair.create_model."""
         if self.exact:
-            return "unlearner => 'exact'"
+            return "unlearner => 'exact'" + (f", ridge => {self.ridge:g}" if self.ridge != RIDGE else "")
         if self.best is None:
             return ""
         s = self.best.scenario
@@ -82,7 +84,7 @@ def _exact(need: str, exact: Sequence[Trial]) -> Advice:
         f"exact, with no noise, no budget and no retrain; {_said(m.after)}; after {trial.deletions} deletions equal in "
         f"every byte to a model of the rows that are left; {m.deletion:.2g} s a deletion, {m.refresh:.2g} s a refresh"
     )
-    return Advice(need, None, reason, exact=True)
+    return Advice(need, None, reason, exact=True, ridge=trial.ridge)
 
 
 def _said(s: Scores) -> str:

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import duckdb
 import numpy as np
+import psycopg
 from adbc_driver_postgresql import dbapi
 from psycopg import sql
 
+from mempair_db.database.connect import connect
 from mempair_db.errors import InvalidParameter, UnknownColumn
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
@@ -92,12 +94,29 @@ def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: 
         return
     if dsn is None or file.suffix.lower() in READERS:
         raise InvalidParameter(f"there is no file {source}.", remedy="Name a file, or a table of the database.")
-    name = sql.Identifier(*source.split(".")).as_string(None)
+    name = _relation(dsn, source)
     with dbapi.connect(dsn) as connection, connection.cursor() as cursor:
         cursor.execute(f"select * from {name} limit {int(limit)}")  # noqa: S608
         duck.register("stream", cursor.fetch_record_batch())
         duck.execute("create table given as select * from stream")
         duck.unregister("stream")
+
+
+def _relation(dsn: str, source: str) -> str:
+    """Return a table's name as it goes into a query: as SQL understands it, or to the letter without quotes."""
+    letter = sql.Identifier(*source.split(".")).as_string(None)
+    with connect(dsn, autocommit=True, checked=False) as connection:
+        for name in (source, letter):
+            try:
+                [(found,)] = connection.execute("select to_regclass(%s)::text", [name]).fetchall()
+            except (psycopg.errors.InvalidName, psycopg.errors.SyntaxError):
+                continue
+            if found is not None:
+                return str(found)
+    raise InvalidParameter(
+        f"there is neither a file nor a table {source}.",
+        remedy="Name a CSV or Parquet file, or a table of the database.",
+    )
 
 
 def _table(

@@ -268,6 +268,7 @@ def refer(
     curves: int = 0,
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
+    ridge: float = RIDGE,
 ) -> Reference:
     """Choose the reference from the reference rows, whatever their order.
 
@@ -288,7 +289,7 @@ def refer(
         class_weights=balanced(counted(y if labels else y > 0, len(labels) or 2)) if balance else (),
     )
     encoded = list(_encoded(start, x, y, c, weight=weight))
-    return settle(start, lambda reference: _total(reference, encoded))
+    return settle(start, lambda reference: _total(reference, encoded), ridge)
 
 
 def begin(
@@ -307,10 +308,11 @@ def begin(
     return replace(kind, weighted=weighted, class_weights=class_weights)
 
 
-def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
+def settle(start: Reference, total: Callable[[Reference], Sums], ridge: float = RIDGE) -> Reference:
     """Find w0 from sums over the reference rows alone, which may so be on several machines (EXACT.md, 3).
 
-    `total` adds the reference rows up under the constants that it is given.
+    `total` adds the reference rows up under the constants that it is given. A ridge below 10 holds here too: from a w0
+    that was held back by 10 one step does not arrive where a small ridge leads (EXACT.md, 7).
     """
     at_zero = total(begin(start.encoding, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
     n = at_zero.n
@@ -321,7 +323,7 @@ def settle(start: Reference, total: Callable[[Reference], Sums]) -> Reference:
     for _ in range(STEPS):
         # Newton's whole step of several classes, from far away, may lead further away: with seven of CoverType it did.
         reach = REACH if w.labels else np.inf
-        step = np.floor(solve(w, total(w), reach=reach) * 2.0**FINE + 0.5).astype(np.int64)
+        step = np.floor(solve(w, total(w), min(RIDGE, ridge), reach) * 2.0**FINE + 0.5).astype(np.int64)
         still = np.abs(step - w.w0).max() <= STILL
         w = replace(w, w0=step)
         if still:

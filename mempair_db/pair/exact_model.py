@@ -340,6 +340,7 @@ class ExactPair(MemoryPair):
             curves=curves_for(rows.x.shape[1]) if p.curves is None else p.curves,
             clip=p.clip,
             declared=self.categories,
+            ridge=p.ridge,
         )
 
     # -- saving and loading ----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidRow
 from .encode import RAREST, Encoding, Matrix, Texts, Vector, fit
-from .exact import begin, settle, sums
+from .exact import RIDGE, begin, settle, sums
 from .payload import Learnable
 from .reference import Reference
 from .sums import Sums
@@ -73,6 +73,7 @@ def refer(
     curves: int = 0,
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
+    ridge: float = RIDGE,
     numbers: int,
 ) -> Reference:
     """Choose the constants from all parts of the reference rows; `numbers` is how many columns x has.
@@ -97,7 +98,7 @@ def refer(
         weighted=weighted or balance,
         class_weights=balanced(_added(ask("classes", len(labels) or 2))) if balance else (),
     )
-    return settle(start, total)
+    return settle(start, total, ridge)
 
 
 def _added(parts: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ from .exact import REACH, RIDGE, moved, units
 from .reference import SHARES, Reference
 from .sums import Sums
 
-FAR: Final = 0.5  # a model that has moved scores by more is refreshed
+FAR: Final = 0.35  # a model that has moved scores by more is refreshed
 CUT: Final = 0.999 * REACH
 MOST_OUTSIDE: Final = 0.01
 MOST_UNKNOWN: Final = 0.05

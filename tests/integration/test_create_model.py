@@ -105,6 +105,7 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("MP001", {"calibration_rows": 100_001}, "calibration_rows", "to 100000"),
     ("MP001", {"on_null": "guess"}, "on_null", "skip"),
     ("MP001", {"on_exhausted": "panic"}, "on_exhausted", "retrain"),
+    ("MP001", {"on_exhausted": "halt"}, "on_exhausted cannot be 'halt'", "no budget that could be spent: leave it out"),
     ("MP001", {"unlearner": "magic"}, "unlearner", "symmetric"),
     ("MP001", {"loss": "hinge"}, "loss", "huber"),
     ("MP001", {"loss": "huber"}, "loss", "numbers"),

@@ -245,6 +245,12 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "might stop predicting: its 3000 rows are too few for gamma 1e-06",
         "surely goes on with gamma => 0.001",
     ),
+    "a budget's end where there is no budget": (
+        LEARNED,
+        "select mempair.alter_model('m', on_exhausted => 'halt')",
+        "on_exhausted cannot be 'halt'",
+        "belongs to the unlearners symmetric and passive; the exact one has no budget that could be spent",
+    ),
     "a version that nobody kept": (
         LEARNED,
         "work; select mempair.publish('m', 4000)",
@@ -635,3 +641,13 @@ def powerless(room: Room, superuser: Callable[[str], str]) -> Iterator[str]:
         session.execute(f"create role {name} login password 'x'")
         yield make_conninfo(room.dsn, user=name, password="x")
         session.execute(f"drop role {name}")
+
+
+@pytest.mark.parametrize("before", ["select 1", "work; select 1", "work; truncate people", "drop table people cascade"])
+@pytest.mark.parametrize("options", [{}, {"unlearner": "'symmetric'"}], ids=["exact", "certified"])
+def test_a_model_goes_without_a_word(room: Room, before: str, options: dict[str, str]) -> None:
+    room.create(**options)
+    room.ask(before)
+    room.said.clear()
+    room.sql.execute("select mempair.drop_model('m')")
+    assert room.said == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import psycopg
 import pytest
 
 from mempair_db.database import models
@@ -22,6 +23,7 @@ DECLARED: dict[str, str] = {
     "logistic": "target => 'label'",
     "logistic without missing rows": "target => 'label', on_null => 'skip'",
     "curves": "target => 'label', curves => 4",
+    "a small ridge": "target => 'label', ridge => 0.5",
     "squared": "target => 'y', loss => 'squared'",
     "squared with curves": "target => 'y', loss => 'squared', curves => 3",
     "huber": "target => 'y', loss => 'huber'",
@@ -126,7 +128,7 @@ def test_planted_constants_are_seen_in_sql(world: World) -> None:
     fill(world, 0, 500, seed=4)
     world(
         "select mempair.create_model('m', 't', features => array['a', 'b', 'c'], target => 'label', gamma => 10,"
-        " curves => 2)"
+        " curves => 2, ridge => 0.5)"
     )
     world.work()
     assert found(world)["constants"][0] is True
@@ -284,9 +286,32 @@ def test_more_sums_than_a_select_can_have_columns_come_in_parts(world: World) ->
 
 
 def test_a_certified_model_is_refused_with_a_hint(world: World) -> None:
+    options = "features => array['age'], unlearner => 'passive', calibration_rows => 100"
+    world(SHOP, f"select mempair.create_model('m', 'shop', target => 'churned', {options})")
+    for learned in (False, True):
+        if learned:
+            world.fill(1, 300)
+            world.work()
+        with pytest.raises(psycopg.DatabaseError, match="model 'm' is certified, not exact") as refused:
+            found(world)
+        assert "mempair audit" in str(refused.value.diag.message_hint)
+
+
+def test_a_model_without_constants_is_refused_with_the_reason(world: World) -> None:
     world(SHOP, "select mempair.create_model('m', 'shop', target => 'churned', features => array['age'])")
-    with pytest.raises(Exception, match="is not exact, or has no constants yet"):
+    refuse_what_is_not_there_yet(world)
+    world.fill(1, 300)
+    world.work()
+    assert all(fine for fine, _ in found(world).values())
+    world("truncate shop")
+    world.work()
+    refuse_what_is_not_there_yet(world)
+
+
+def refuse_what_is_not_there_yet(world: World) -> None:
+    with pytest.raises(psycopg.DatabaseError, match="model 'm' has learned nothing yet") as refused:
         found(world)
+    assert "once 100 rows with a target are there and a worker runs" in str(refused.value.diag.message_hint)
 
 
 def test_a_step_that_was_cut_is_the_solution_too_and_a_shortened_one_is_not(world: World) -> None:

@@ -16,7 +16,7 @@ from mempair_db.worker import loop
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run
 from tests.snapshot import migrate, snapshot
-from tests.world import World
+from tests.world import SHOP, World
 
 NEWER = Stamp("mempair_9999", "9.0.0", "0" * 64)
 
@@ -68,6 +68,23 @@ def test_functions_of_an_older_release_are_brought_up_to_date(database: str) -> 
         pass
     install(database)
     assert snapshot(database) == before
+
+
+def test_a_model_whose_small_ridge_did_not_hold_for_its_reference_is_read_anew(world: World) -> None:
+    world(SHOP)
+    world.fill(1, 300)
+    for name, ridge in (("small", 1), ("usual", 10)):
+        world(
+            f"select mempair.create_model('{name}', 'shop', target => 'churned', features => 'age', ridge => {ridge})"
+        )
+    world.work()
+    world("update mempair.alembic_version set version_num = 'mempair_0009'")
+    pretend(world.dsn, stamp()._replace(revision="mempair_0009"))
+    install(world.dsn)
+    asked = dict(world.execute("select name, retrain_requested from mempair.model"))
+    assert asked == {"small": "the reference weights are chosen with the model's own ridge", "usual": None}
+    world.work()
+    assert dict(world.execute("select model, epoch from mempair.model_status")) == {"small": 2, "usual": 1}
 
 
 def test_newer_functions_of_the_same_revision_fit(database: str) -> None:
