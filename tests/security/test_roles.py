@@ -147,6 +147,17 @@ def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
         assert owner.execute("select count(*) from mempair.worker").fetchone() == (0,)
 
 
+def test_a_worker_that_lost_a_grant_says_who_gives_it_back(learned: Any) -> None:
+    worker = sql.Identifier(learned.names["worker"])
+    learned.sql.execute(sql.SQL("revoke select on mempair.source_1 from {}").format(worker))
+    learned("select mempair.retrain('churn')")
+    (failure,) = Worker(learned.as_("worker")).run_once().values()
+    assert "permission denied for view source_1. A worker's role needs its grants: mempair grant --worker" in failure
+    learned.execute("select mempair.grant_role(%s, 'worker')", learned.names["worker"])
+    learned("select mempair.resume_model('churn')")
+    assert not Worker(learned.as_("worker")).run_once()
+
+
 def test_the_reader_predicts_and_looks(learned: Any) -> None:
     with psycopg.connect(learned.as_("reader")) as connection:
         for statement in (
