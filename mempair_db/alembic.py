@@ -15,10 +15,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from alembic.autogenerate import comparators, renderers
-from alembic.autogenerate.api import AutogenContext
+from alembic.autogenerate.api import AutogenContext, RevisionContext
 from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import UpgradeOps
-from alembic.util import langhelpers
+from alembic.util import CommandError, langhelpers
 from sqlalchemy import text
 
 from mempair_db.database.features import Features
@@ -31,6 +31,7 @@ VERSIONS: Final = directory("migrations") / "versions"
 ALTERABLE: Final = frozenset(
     ("epsilon", "delta", "gamma", "lambda", "m", "on_null", "on_exhausted", "unlearner", "calibration_rows")
 ) | {"ridge", "curves", "serve_during_refresh", "keep_receipts"}
+BRANCH: Final = "mempair"
 KIND: Final[Any] = "mempair_model"
 """The type of a model, for a project's `include_name`."""
 # Since 1.18 what is registered like this would run before the tables are compared.
@@ -195,6 +196,24 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
         if changes:
             log.info("Detected changed parameters of model %r: %s", name, ", ".join(changes))
             upgrade.ops.append(AlterModelOp(name, changes, {key: known.options.get(key) for key in changes}))
+    if upgrade.ops and "revision_context" in context.opts:
+        _place(context.opts["revision_context"], declares=any(isinstance(each, CreateModelOp) for each in upgrade.ops))
+
+
+def _place(revision: RevisionContext, *, declares: bool) -> None:
+    """Keep a revision out of our folder, and behind our branch if it declares a model."""
+    history, new = revision.script_directory, revision.generated_revisions[-1]
+    try:
+        history.get_revision(BRANCH)
+    except CommandError:  # the schema is no part of the project's history
+        return
+    if new.version_path is None and all(BRANCH in each.branch_labels for each in history.get_revisions("heads")):
+        raise CommandError(
+            "The project has no revision of its own yet, so that this one would be written into mempair_db's folder. "
+            "Say where it belongs: --head base --branch-label own --version-path, with a folder of version_locations."
+        )
+    if declares and not new.depends_on:
+        new.depends_on = BRANCH
 
 
 def _said(model: Declaration) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class predict_proba(GenericFunction[float]):  # noqa: N801
 
     type = Double()
     package = "mempair"
+    identifier = "predict_proba"
     name = quoted_name("mempair.predict_proba", quote=False)
     inherit_cache = True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from alembic import context, op
+from alembic.util import CommandError
 from psycopg import sql
 from sqlalchemy import Connection, text
 
@@ -18,6 +19,8 @@ SCHEMA = "mempair"
 # In a user's environment other revisions follow in the same transaction, with the search_path they had.
 KEEP_PATH = "select pg_catalog.set_config('mempair.search_path', pg_catalog.current_setting('search_path'), true);"
 RESTORE_PATH = "select pg_catalog.set_config('search_path', pg_catalog.current_setting('mempair.search_path'), true);"
+# In a migration context: nothing of ours is missing any more.
+WHOLE = "mempair_is_whole"
 # As Alembic would make it.
 VERSION_TABLE = """
 create table if not exists mempair.alembic_version (
@@ -27,17 +30,24 @@ delete from mempair.alembic_version;
 
 
 def upgrade(script: Path) -> None:
-    """Do what one revision does; the newest one also applies the functions and views."""
-    steps = [script.with_suffix(".sql").read_text(encoding="utf-8")]
-    at_head = script.name == revisions()[-1].name
-    if not _in_our_environment():
-        if _is_there(revision_of(script)):
-            steps = []
-        record = sql.SQL("insert into mempair.alembic_version values ({});").format(revision_of(script))
-        steps += [VERSION_TABLE, record.as_string(None)] if steps else []
-        steps = [KEEP_PATH, before(), *steps, *([functions()] if at_head else []), RESTORE_PATH]
-    elif at_head:
-        steps.append(functions())
+    """Do what one revision does; the newest one also applies the functions and views.
+
+    In a user's history the first of ours does all that is missing, up to the newest: his own revisions may run between
+    two of ours, and need a schema that is whole.
+    """
+    newest = revisions()[-1]
+    if _in_our_environment():
+        steps = [_tables(script), *([functions()] if script.name == newest.name else [])]
+    elif context.get_context().opts.get(WHOLE):
+        steps = []
+    else:
+        context.get_context().opts[WHOLE] = True
+        found = _found()
+        missing = [each for each in revisions() if revision_of(each) > found and each.name >= script.name]
+        record = sql.SQL("insert into mempair.alembic_version values ({});").format(revision_of(newest))
+        steps = [KEEP_PATH, before(), *map(_tables, missing)]
+        steps += [VERSION_TABLE, record.as_string(None)] if missing else []
+        steps += [functions(), RESTORE_PATH]
     for step in steps:
         run(step)
 
@@ -82,13 +92,19 @@ def _in_our_environment() -> bool:
     return context.get_context().version_table_schema == SCHEMA
 
 
-def _is_there(revision: str) -> bool:
-    """Whether `mempair install` has been here before the user's own history."""
+def _tables(script: Path) -> str:
+    return script.with_suffix(".sql").read_text(encoding="utf-8")
+
+
+def _found() -> str:
+    """The revision that the schema has: `mempair install` may have been here before the user's own history."""
     if context.is_offline_mode():
-        return False
+        return ""
     connection = op.get_bind()
     if connection.execute(text("select pg_catalog.to_regclass('mempair.alembic_version') is null")).scalar():
-        return False
+        return ""
     found = connection.execute(text("select version_num from mempair.alembic_version")).scalar()
-    # The release 0.1.0 had bare numbers.
-    return found is not None and str(found)[-4:] >= revision[-4:]
+    revision = f"mempair_{str(found)[-4:]}" if found else ""  # the release 0.1.0 had bare numbers
+    if revision > revision_of(revisions()[-1]):
+        raise CommandError(f"Schema mempair is at {revision}, which is newer. pip install --upgrade mempair_db")
+    return revision

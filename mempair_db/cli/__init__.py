@@ -32,6 +32,7 @@ __all__ = [
     "work",
 ]
 
+READ_ONLY = "This server is a standby, or default_transaction_read_only is set: connect to the one that is written to."
 RIGHTS = "Let the owner of the schema run `mempair grant --worker ROLE`, or --reader, --auditor, --operator."
 
 
@@ -46,12 +47,14 @@ def main() -> None:
         sys.exit(error.exit_code)
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error).strip()
-        hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+        hint = error.diag.message_hint or ""
         if error.sqlstate is None and isinstance(error, psycopg.ProgrammingError):  # a DSN that cannot be read
-            hint = ". Write postgresql://user@host/database, or host=... dbname=..."
+            hint = "Write postgresql://user@host/database, or host=... dbname=..."
         if text.startswith("permission denied for"):
-            hint = f".{hint} {RIGHTS}"
-        say(f"{text}{hint}", "error", "red")
+            hint = f"{hint} {RIGHTS}".strip()
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            hint = READ_ONLY
+        say(f"{text}{'.' if hint and text[-1:] not in '.?!' else ''} {hint}".strip(), "error", "red")
         sys.exit(1)
     except OSError as error:  # a folder that cannot be written, a disk that is full
         where = f": {error.filename}" if error.filename else ""

@@ -22,6 +22,6 @@ def doctor(dsn: Dsn = None, as_json: AsJson = False) -> None:
         for finding in findings:
             colour = "red" if finding.remedy else "green"
             check = f"{finding.check.replace('_', ' '):14} "
-            remedy = f" {finding.remedy}" if finding.remedy else ""
+            remedy = f"{'' if finding.fact.endswith('.') else '.'} {finding.remedy}" if finding.remedy else ""
             out.print(Text.assemble(check, (finding.fact, colour), remedy), soft_wrap=True)
     raise typer.Exit(1 if any(finding.remedy for finding in findings) else 0)

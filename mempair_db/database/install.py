@@ -39,7 +39,7 @@ def uninstall(dsn: str) -> None:
 def script() -> str:
     """Return what install() does to an empty database, as one script for psql."""
     output = io.StringIO()
-    command.upgrade(_alembic(output=output), "head", sql=True)
+    command.upgrade(_alembic(output=output), stamp().revision, sql=True)
     return output.getvalue()
 
 
@@ -55,7 +55,8 @@ def _migrate(connection: Connection) -> bool:
         facts = f"The database is at {found.revision} of release {found.release}."
         raise SchemaMismatch(facts, remedy=revision.UPGRADE)
     ran: list[object] = []
-    command.upgrade(_alembic(connection=connection, on_version_apply=lambda **step: ran.append(step)), "head")
+    config = _alembic(connection=connection, on_version_apply=lambda **step: ran.append(step))
+    command.upgrade(config, stamp().revision)  # not "head": a user's history may have left a revision in our folder
     return bool(ran)
 
 

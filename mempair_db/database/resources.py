@@ -48,8 +48,9 @@ def digest(file: Path) -> str:
 
 
 def revisions() -> list[Path]:
-    """Return the migrations, oldest first."""
-    return sorted((directory("migrations") / "versions").glob("[0-9]*.py"))
+    """Return the migrations, oldest first. Each has its SQL beside it; a file without is not ours."""
+    scripts = (directory("migrations") / "versions").glob("[0-9]*.py")
+    return sorted(script for script in scripts if script.with_suffix(".sql").exists())
 
 
 def revision_of(script: Path) -> str:

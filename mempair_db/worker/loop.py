@@ -51,8 +51,8 @@ SELDOM: Final = 2.0  # longest pause between looks at a queue whose rows wait fo
 
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
 PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled)
-# The server has no room; nothing is lost, and only an operator can help.
-NO_ROOM = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded)
+# The server has no room, or is a standby that is not promoted yet; nothing is lost, and only an operator can help.
+NOT_NOW = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded, pg.ReadOnlySqlTransaction)
 
 
 class Turn(NamedTuple):
@@ -136,15 +136,16 @@ class Worker:
         """Work until `stop`; a lost connection is opened again, ever more patiently."""
         failures, greeted = 0, False
         while not self._stop.is_set():
+            began = time.monotonic()
             try:
                 with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
                     batch.prepare(connection)
                     if failures or not greeted:
                         self.messages.hello(connection, self.model_id)
-                    failures, greeted = 0, True
+                    greeted = True
                     self._serve(connection)
-            except (psycopg.OperationalError, *NO_ROOM) as error:
-                failures += 1
+            except (psycopg.OperationalError, *NOT_NOW) as error:
+                failures = failures + 1 if time.monotonic() - began < LONGEST_BACKOFF else 1
                 pause = min(LONGEST_BACKOFF, 0.1 * 2**failures) * random.uniform(0.5, 1.0)  # noqa: S311
                 log.warning("%s: %s; trying again in %.1f s", type(error).__name__, cause(error), pause)
                 self._stop.wait(pause)
@@ -176,7 +177,7 @@ class Worker:
                 worked = True
                 continue
             except Exception as error:  # (one model's trouble is not another's)
-                if connection.broken or connection.closed or isinstance(error, NO_ROOM):
+                if connection.broken or connection.closed or isinstance(error, NOT_NOW):
                     raise
                 self._fail(connection, turn, error)
                 continue

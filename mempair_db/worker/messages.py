@@ -23,8 +23,9 @@ QUIET: Final = 600.0  # seconds without a line after which it says that it is id
 # Something was done to the model's table. A name in braces is the model's, quoted so that it can be pasted.
 GONE: Final = "Something that it reads was dropped: select mempair.drop_model('{model}'), and create it again."
 HIDDEN: Final = (
-    "The owner of schema mempair must read the whole table: grant select on it, or, where policies hide rows,"
-    " alter table ... no force row level security; then select mempair.resume_model('{model}')."
+    "A worker's role needs its grants: mempair grant --worker ROLE. The owner of schema mempair must read the whole"
+    " table: grant select on it, or, where policies hide rows, alter table ... no force row level security. Then"
+    " select mempair.resume_model('{model}')."
 )
 REMEDIES: Final = {
     pg.UndefinedTable: GONE,

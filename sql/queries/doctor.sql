@@ -72,19 +72,24 @@ cross join lateral mempair.partitions(m.source) p
 join pg_catalog.pg_subscription_rel s on s.srrelid = p.relation
 
 -- doctor_statistics --
--- The planner's idea of a table decides how rows are found again. Autovacuum sees to it within minutes, if it may.
-select pg_catalog.format('%%s has changed a lot since it was last analysed', s.relid::pg_catalog.regclass) as problem,
-       pg_catalog.format('analyze %%s;', s.relid::pg_catalog.regclass) as remedy
-from pg_catalog.pg_stat_all_tables s
-join pg_catalog.pg_class t on t.oid = s.relid
-where s.n_mod_since_analyze > greatest(10000, s.n_live_tup)
-  and (coalesce(greatest(s.last_analyze, s.last_autoanalyze), pg_catalog.pg_postmaster_start_time()) < now() - interval '10 minutes'
-       or not pg_catalog.current_setting('autovacuum')::boolean
-       or exists (select from pg_catalog.pg_options_to_table(t.reloptions) o
-                  where o.option_name = 'autovacuum_enabled' and not o.option_value::boolean))
-  and (s.relid in (select p.relation from mempair.model m
-                   join pg_catalog.pg_class c on c.oid = m.source cross join lateral mempair.partitions(m.source) p)
-       or s.relid in ('mempair.learned_keys'::pg_catalog.regclass, 'mempair.ledger'::pg_catalog.regclass))
+-- The planner's idea of a table decides how rows are found again. Autovacuum sees to it within minutes, if it may; but never to
+-- a table that nobody has changed since pg_upgrade left it without statistics.
+select pg_catalog.format(case when s.never then '%%s was never analysed' else '%%s has changed a lot since it was last analysed' end,
+                         s.relation) as problem,
+       pg_catalog.format('analyze %%s;', s.relation) as remedy
+from (select r.relid::pg_catalog.regclass as relation, r.n_mod_since_analyze as changed, r.n_live_tup as rows,
+             greatest(r.last_analyze, r.last_autoanalyze) < now() - interval '10 minutes' as is_long_ago,
+             r.n_mod_since_analyze = 0 and t.reltuples < 0 and t.relkind = 'r' and pg_catalog.pg_relation_size(t.oid) > 1000000 as never,
+             not pg_catalog.current_setting('autovacuum')::boolean
+                 or exists (select from pg_catalog.pg_options_to_table(t.reloptions) o
+                            where o.option_name = 'autovacuum_enabled' and not o.option_value::boolean) as is_left_alone
+      from pg_catalog.pg_stat_all_tables r
+      join pg_catalog.pg_class t on t.oid = r.relid) s
+where (s.changed > greatest(10000, s.rows / 2) and (s.is_left_alone or s.is_long_ago)
+       or s.never and (s.is_left_alone or pg_catalog.pg_postmaster_start_time() < now() - interval '10 minutes'))
+  and (s.relation in (select p.relation from mempair.model m
+                      join pg_catalog.pg_class c on c.oid = m.source cross join lateral mempair.partitions(m.source) p)
+       or s.relation in ('mempair.learned_keys'::pg_catalog.regclass, 'mempair.ledger'::pg_catalog.regclass))
 
 -- doctor_tables --
 -- What a table became after its model was declared, and no retrain mends; unlogged and subscribed ones have their own checks.

@@ -99,6 +99,12 @@ TROUBLES = {
         "rights",
         "mempair grant --reader",
     ),
+    "a worker's lost grant": (
+        "select mempair.grant_role('{role}', 'worker'); revoke all on mempair.source_1 from {role}",
+        "create role {role}",
+        "rights",
+        "mempair grant --worker",
+    ),
     "an older schema": ("comment on table mempair.alembic_version is null", "", "schema", "mempair install"),
 }
 
@@ -122,11 +128,12 @@ def test_every_trouble_is_named_with_its_remedy(shop: World, superuser: Superuse
     assert remedy in found[check][1]
 
 
-def test_stale_statistics_are_named_where_autovacuum_does_not_come(shop: World, mempair: Run) -> None:
+def test_stale_statistics_are_named_where_autovacuum_does_not_come(
+    shop: World, superuser: Superuser, mempair: Run
+) -> None:
     shop("analyze shop")
     with psycopg.connect(shop.dsn) as connection:
-        connection.execute("insert into shop select i, 1, 'basic', 1, 'n', true from generate_series(1, 12000) i")
-        connection.execute("update shop set note = 'm'")
+        connection.execute("insert into shop select i, 1, 'basic', 1, 'n', true from generate_series(1, 30000) i")
     assert findings(mempair, shop.dsn) == (0, {})  # autovacuum will come
     shop("alter table shop set (autovacuum_enabled = off)")
     code, found = findings(mempair, shop.dsn)
@@ -136,6 +143,9 @@ def test_stale_statistics_are_named_where_autovacuum_does_not_come(shop: World, 
     while findings(mempair, shop.dsn)[0] and time.monotonic() < deadline:
         time.sleep(0.2)
     assert findings(mempair, shop.dsn) == (0, {})
+    with psycopg.connect(superuser(shop.dsn)) as admin:  # what pg_upgrade leaves behind
+        admin.execute("update pg_class set reltuples = -1 where oid = 'shop'::regclass")
+    assert findings(mempair, shop.dsn) == (1, {"statistics": ("shop was never analysed", "analyze shop;")})
 
 
 def test_clocks_that_differ_are_named(shop: World, mempair: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +157,7 @@ def test_clocks_that_differ_are_named(shop: World, mempair: Run, monkeypatch: py
     monkeypatch.setattr(doctor, "datetime", Fast)
     code, found = findings(mempair, shop.dsn)
     assert (code, found["clocks"][0]) == (1, "server and client are 60 s apart")
+    assert "server and client are 60 s apart. Synchronise both" in mempair("doctor", "--dsn", shop.dsn)[1]
 
 
 def test_a_role_without_rights_is_told_whom_to_ask(shop: World, superuser: Superuser, mempair: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,10 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from mempair_db.database import learned
+from mempair_db.database import learned, resources
 from mempair_db.database.connect import connect
 from mempair_db.database.install import install, script, uninstall
-from mempair_db.database.resources import directory
+from mempair_db.database.resources import directory, stamp
 from mempair_db.errors import NotInstalled, UnsupportedRelation
 from tests.programs import program
 from tests.snapshot import migrate, snapshot
@@ -43,6 +44,23 @@ def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_databa
         migrate(empty_database, revision)
     install(empty_database)
     assert snapshot(empty_database) == snapshot(database)
+
+
+def test_a_revision_that_somebody_left_in_our_folder_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: str
+) -> None:
+    for name in ("sql", "migrations"):
+        shutil.copytree(directory(name), tmp_path / name)
+    strange = 'revision = "423f"\ndown_revision = "{}"\n\n\ndef upgrade():\n    raise SystemExit("run")\n'
+    (tmp_path / "migrations/versions/423f_first.py").write_text(strange.format(stamp().revision))
+    monkeypatch.setattr(resources, "PACKAGE", tmp_path)
+    stamp.cache_clear()
+    install(empty_database)
+    printed = script()
+    with connect(empty_database) as connection:  # schema and code fit together
+        assert connection.execute("select version_num from mempair.alembic_version").fetchone() == (stamp().revision,)
+    monkeypatch.undo()
+    assert script() == printed
 
 
 def test_an_upgrade_keeps_what_was_learned(empty_database: str) -> None:

@@ -586,6 +586,9 @@ COMMANDS: dict[str, tuple[str, int, str, str]] = {  # {…}: what `test_a_comman
     "a wrong password": ("status|--dsn|{stranger}", 1, 'password authentication failed for user "nobody"', ""),
     "no schema": ("status|--dsn|{empty}", 3, "is not installed", "mempair install"),
     "a worker without rights": ("worker|--once|--dsn|{powerless}", 1, "permission denied for schema mempair", GRANT),
+    "a worker that may only read": ("worker|--once|--dsn|{read_only}", 1, "read-only transaction. This server is", ""),
+    "an installer that may only read": ("install|--dsn|{read_only}", 1, "read-only transaction. This server is", ""),
+    "a role that is not there": ("grant|--worker|n", 1, "error there is no role 'n'. create role n login;", ""),
     "a reader without rights": ("status|--dsn|{powerless}", 1, "permission denied for schema mempair", "--reader"),
     "an installer without rights": ("install|--dsn|{powerless}", 1, "belongs to mempair_owner", "Install as that role"),
     "a taken metrics port": (
@@ -620,6 +623,7 @@ def test_a_command_says_what_is_wrong(
         places = {
             "stranger": make_conninfo(room.dsn, user="nobody", password="wrong"),
             "powerless": powerless,
+            "read_only": make_conninfo(room.dsn, options="-c default_transaction_read_only=on"),
             "empty": empty_database,
             "port": taken.getsockname()[1],
             "file": tmp_path / "file",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from mempair_db.database import faults, models
 from mempair_db.database.connect import connect
@@ -47,6 +49,26 @@ def test_rows_that_are_too_wide_for_one_batch_calibrate_all_the_same(
     world.work()
     assert world.one("select rows_learned from mempair.model_status") == 1000
     assert world.learned() == world.rows()
+
+
+def test_a_worker_waits_for_a_standby_to_be_promoted_ever_more_patiently(
+    shop: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.fill(1, 300)
+    addresses = [make_conninfo(shop.dsn, options="-c default_transaction_read_only=on")] * 4
+    worker = Worker(lambda: addresses.pop() if addresses else shop.dsn, idle=0.02)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while thread.is_alive() and shop.learned() != shop.rows() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    worker.stop()
+    thread.join()
+    assert shop.learned() == shop.rows()
+    waited = [record.getMessage() for record in caplog.records if "trying again" in record.getMessage()]
+    assert len(waited) == 4
+    assert all("read-only transaction" in each for each in waited)
+    assert float(waited[-1].split()[-2]) > float(waited[0].split()[-2])
 
 
 @pytest.mark.parametrize("kind", ["exact", "symmetric"])

@@ -90,6 +90,21 @@ def test_every_sequence_can_be_used_exactly_as_listed(site: Any, kind: str) -> N
         assert held == ((kind, "usage", f"sequence mempair.{name}") in LISTED), name
 
 
+def test_everything_that_is_listed_is_there(site: Any) -> None:
+    """A right to what is gone is no right: neither comparison above would see it."""
+    relations = site.execute(
+        "select case relkind when 'S' then 'sequence ' else 'table ' end || 'mempair.' || relname"
+        " from pg_class where relnamespace = 'mempair'::regnamespace"
+    )
+    functions = site.execute(
+        "select 'function ' || pronamespace::regnamespace || '.' || proname,"
+        " 'function ' || regexp_replace(oid::regprocedure::text, '^(?!mempair\\.)', 'public.') from pg_proc"
+        " where pronamespace = 'mempair'::regnamespace or proname ~ '^mempair'"
+    )
+    there = {"schema mempair"} | {name for (name,) in relations} | {name for names in functions for name in names}
+    assert not [target for _, _, target in LISTED if target not in there]
+
+
 def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
     """Learning and unlearning are behind us; update, retrain, too few rows, truncate, erasure, metrics, heartbeat."""
     worker = Worker(learned.as_("worker"))
@@ -130,6 +145,17 @@ def test_the_worker_does_its_whole_job_under_its_own_role(learned: Any) -> None:
         worker.stop()
         thread.join()
         assert owner.execute("select count(*) from mempair.worker").fetchone() == (0,)
+
+
+def test_a_worker_that_lost_a_grant_says_who_gives_it_back(learned: Any) -> None:
+    worker = sql.Identifier(learned.names["worker"])
+    learned.sql.execute(sql.SQL("revoke select on mempair.source_1 from {}").format(worker))
+    learned("select mempair.retrain('churn')")
+    (failure,) = Worker(learned.as_("worker")).run_once().values()
+    assert "permission denied for view source_1. A worker's role needs its grants: mempair grant --worker" in failure
+    learned.execute("select mempair.grant_role(%s, 'worker')", learned.names["worker"])
+    learned("select mempair.resume_model('churn')")
+    assert not Worker(learned.as_("worker")).run_once()
 
 
 def test_the_reader_predicts_and_looks(learned: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from mempair_db.database.install import uninstall
 from mempair_db.database.resources import directory
 from tests.programs import program
+from tests.snapshot import snapshot
 
 ENVIRONMENT = """
 import sys
@@ -108,6 +111,10 @@ def downgrade():
 '''
 
 
+FIRST = ("--head", "base", "--version-path", "own/versions", "--branch-label", "own")
+"""Options for the first revision of a project's own, beside our branch."""
+
+
 class Project:
     """A user's project and its database."""
 
@@ -125,12 +132,20 @@ class Project:
         model = DECLARED.format(features=features, gamma=gamma, kept=kept)
         (self.folder / "own" / "tables.py").write_text(TABLES + model)
 
+    def branch(self, *folders: str) -> None:
+        """Make our schema a part of the history."""
+        with (self.folder / "alembic.ini").open("a") as ini:
+            ini.write(f"version_locations = {os.pathsep.join(folders)}\n")
+
     def alembic(self, *arguments: str) -> str:
-        command = [sys.executable, "-W", "error", "-B", "-m", "alembic", *arguments]
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder, env=environment)
+        done = self.run(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "error", "-B", "-m", "alembic", *arguments]
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder, env=environment)
 
     def autogenerate(self, number: int, *options: str) -> str:
         """Write a revision, apply it, and return its text."""
@@ -261,15 +276,69 @@ def test_an_asynchronous_driver_brings_the_schema_and_compares_models(tmp_path: 
     offline, _ = environment.read_text().split("    with create_engine")
     environment.write_text(offline + ASYNCHRONOUS.removeprefix("\n"))
     ini = project.folder / "alembic.ini"
-    branches = f"version_locations = {directory('migrations') / 'versions'}{os.pathsep}own/versions\n"
-    ini.write_text(ini.read_text().replace("+psycopg:", "+asyncpg:") + branches)
+    ini.write_text(ini.read_text().replace("+psycopg:", "+asyncpg:"))
+    project.branch("own/versions", str(directory("migrations") / "versions"))
     project.declare(kept="90 days")
     project.alembic("upgrade", "mempair@head")
-    first = ("--head", "base", "--version-path", "own/versions", "--branch-label", "own", "--depends-on", "mempair")
-    project.autogenerate(1, *first)
+    project.autogenerate(1, *FIRST)
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
     project.declare(kept="2160 hours")
     assert "    pass" in project.autogenerate(2, "--head", "own@head")
     project.declare(kept="30 days")
     assert "alter_mempair_model('churn', {'keep_receipts': '30 days'}" in project.autogenerate(3, "--head", "own@head")
     assert project.models() == [("churn", ["age", "plan"], 0.5, "30 days")]
+
+
+@pytest.mark.parametrize("ours_first", [False, True])
+def test_a_project_that_starts_in_an_empty_database_has_the_schema_before_its_model(
+    tmp_path: Path, empty_database: str, *, ours_first: bool
+) -> None:
+    project = Project(tmp_path, empty_database)
+    folders = ["own/versions", str(directory("migrations") / "versions")]
+    project.branch(*(reversed(folders) if ours_first else folders))
+    project.declare()
+    project.alembic("upgrade", "mempair@head")
+    assert "depends_on = 'mempair'" in project.autogenerate(1, *FIRST)
+    printed = {target: project.alembic("upgrade", target, "--sql") for target in ("own@head", "heads")}
+
+    def begin_anew() -> None:
+        with psycopg.connect(empty_database, autocommit=True) as connection:
+            connection.execute("drop table customers, alembic_version cascade")
+        uninstall(empty_database)
+
+    for target, script in printed.items():
+        begin_anew()
+        project.alembic("upgrade", target)
+        assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+        project.alembic("upgrade", "heads")
+        begin_anew()
+        psql = [program("psql", project.dsn), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", project.dsn]
+        subprocess.run(psql, input=script, text=True, check=True)
+        assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
+        project.alembic("upgrade", "heads")
+    assert "    pass" in project.autogenerate(2, "--head", "own@head")
+
+
+def test_a_projects_first_revision_does_not_go_into_our_folder(tmp_path: Path, empty_database: str) -> None:
+    project = Project(tmp_path, empty_database)
+    shutil.copytree(directory("migrations"), tmp_path / "migrations")
+    ours = tmp_path / "migrations" / "versions"
+    before = sorted(ours.iterdir())
+    project.branch("own/versions", str(ours))
+    project.declare()
+    project.alembic("upgrade", "heads")
+    refused = project.run("revision", "--autogenerate", "-m", "first")
+    assert (refused.returncode, "--head base --branch-label own --version-path" in refused.stdout) == (255, True)
+    assert sorted(ours.iterdir()) == before
+
+
+def test_a_schema_that_is_newer_than_the_history_is_left_alone(tmp_path: Path, database: str) -> None:
+    project = Project(tmp_path, database)
+    project.branch("own/versions", str(directory("migrations") / "versions"))
+    project.declare()
+    with psycopg.connect(database) as connection:
+        connection.execute("update mempair.alembic_version set version_num = 'mempair_9999'")
+    before = snapshot(database)
+    refused = project.run("upgrade", "heads")
+    assert (refused.returncode, "pip install --upgrade mempair_db" in refused.stdout) == (255, True)
+    assert snapshot(database) == before

@@ -8,7 +8,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Engine, create_engine, func, select
+from sqlalchemy import Double, Engine, String, create_engine, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
 from sqlalchemy.pool import NullPool
@@ -82,6 +82,13 @@ def test_predictions_are_typed_expressions(engine: Engine) -> None:
         assert session.execute(judged).scalar_one() == "true"
         ordered = select(Customer).order_by(predict("50% 'off'", Customer).desc()).limit(1)
         assert session.execute(ordered).scalar_one().churned
+
+
+def test_the_functions_of_func_have_types() -> None:
+    whole = row(Customer)
+    for number in (func.mempair_predict, func.mempair_try_predict, func.mempair.predict_proba):
+        assert isinstance(number("m", whole).type, Double)
+    assert isinstance(func.mempair_predict_class("m", whole).type, String)
 
 
 def test_every_kind_of_parameter_has_a_literal() -> None:
