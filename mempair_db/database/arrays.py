@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -182,16 +182,26 @@ def fetch(
     statement: sql.Composed,
     parameters: dict[str, Any] | None = None,
     raw: Sequence[int] = (FLOAT8_ARRAY, TEXT_ARRAY),
-    at_once: int = AT_ONCE,
 ) -> list[tuple[Any, ...]]:
-    """Return rows with arrays of these types as they came, for `floats` and `texts`.
+    """Return rows with arrays of these types as they came, for `floats` and `texts`."""
+    return list(stream(connection, statement, parameters, raw))
 
-    They are taken over while the server still sends the next ones, which nearly halves the time; for that libpq must be
-    of version 17 or later, as in psycopg's own wheels.
+
+def stream(
+    connection: psycopg.Connection[Any],
+    statement: sql.Composed,
+    parameters: dict[str, Any] | None = None,
+    raw: Sequence[int] = (),
+    at_once: int = AT_ONCE,
+) -> Iterator[tuple[Any, ...]]:
+    """Yield such rows while the server still sends the next ones, which nearly halves the time.
+
+    For that libpq must be of version 17 or later, as in psycopg's own wheels. The connection is busy meanwhile.
     """
     with connection.cursor(binary=True) as cursor:
         for oid in raw:
             cursor.adapters.register_loader(oid, ByteaBinaryLoader)  # just that, in C
         if capabilities.has_stream_chunked():
-            return list(cursor.stream(statement, parameters, binary=True, size=at_once))
-        return cursor.execute(statement, parameters).fetchall()
+            yield from cursor.stream(statement, parameters, binary=True, size=at_once)
+        else:
+            yield from cursor.execute(statement, parameters).fetchall()

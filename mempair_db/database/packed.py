@@ -52,6 +52,17 @@ class Texts(Sequence[str]):
         _elements(np.frombuffer(data, np.uint8), starts, lengths)
         return cls(data, starts, lengths)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Texts]) -> Texts:
+        """Return the texts of all parts.
+
+        >>> list(Texts.joined([Texts.of(["b", "äö"]), Texts.of(["", "c"])]))
+        ['b', 'äö', '', 'c']
+        """
+        data = b"".join([part.data[arrays.stretches(part.starts, part.lengths)].tobytes() for part in parts])
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(data, np.cumsum(lengths) - lengths, lengths)
+
     def places_of(self, wanted: Texts) -> Places:
         """Return where each of these is among the texts: −1 if it is not, −2 if it is there more than once.
 
@@ -97,6 +108,19 @@ class Rows(NamedTuple):
     x: npt.NDArray[np.float64]
     c: Sequence[tuple[str | None, ...]]  # empty if there are no texts
     y: npt.NDArray[np.float64]
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several parts as one."""
+    if len(parts) == 1:
+        return parts[0]
+    c = [row for part in parts for row in part.c]
+    return Rows(
+        Texts.joined([Texts.of(part.keys) for part in parts]),
+        np.concatenate([part.x for part in parts]),
+        c or (),
+        np.concatenate([part.y for part in parts]),
+    )
 
 
 def unpack(data: bytes, count: int, numbers: int, texts: int) -> Rows:

@@ -27,7 +27,7 @@ from mempair_db.pair.reference import Reference
 from mempair_db.pair.serve import fold
 from mempair_db.pair.sums import Sums
 from mempair_db.worker.changes import INSERT, Changes
-from mempair_db.worker.plan import unusable
+from mempair_db.worker.unusable import unusable
 
 CONSTANTS: Final = ("constants", "The constants follow from the reference rows that are there.")
 SUMS: Final = ("sums", "The state is, bit for bit, the one computed from the rows that are there.")

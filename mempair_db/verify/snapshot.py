@@ -24,7 +24,8 @@ from mempair_db.worker import batch, exact
 from mempair_db.worker import changes as queue
 from mempair_db.worker import reference as reference_rows
 from mempair_db.worker.changes import Changes
-from mempair_db.worker.plan import Plan, plan, unusable
+from mempair_db.worker.plan import Plan, plan
+from mempair_db.worker.unusable import unusable
 
 
 @dataclass

@@ -25,7 +25,8 @@ from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import certified, exact
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
-from mempair_db.worker.plan import Plan, Prints, plan, unusable
+from mempair_db.worker.plan import Plan, Prints, plan
+from mempair_db.worker.unusable import unusable
 
 KEYS_AT_ONCE: Final = 20_000
 

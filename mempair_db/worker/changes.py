@@ -20,6 +20,7 @@ from mempair_db.database.packed import Texts
 from mempair_db.database.queries import query
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
+from mempair_db.pair.sums import Sums
 from mempair_db.worker import chunks, named
 
 INSERT: Final = models.INSERT
@@ -47,6 +48,7 @@ class Changes:
     complete: bool = True  # whether nothing else waits
     named: npt.NDArray[np.int8] | None = None  # SHOWN, FOUND or ABSENT (`named`); None if all are shown
     distinct: bool = False  # whether it is known that no key is there twice
+    sums: Sums | None = None  # of all of them, if an exact model's were added up while they were read
 
     def __len__(self) -> int:
         """Return how many events there are."""

@@ -74,7 +74,8 @@ def _same_constants(engine: Exact, left: Left) -> bool:
 def terms(engine: Exact, changes: Changes, reduced: Plan) -> Sums:
     """Return the sums that the batch adds: those of its new rows less those of the old ones."""
     if len(reduced.learn) == len(changes):  # the usual batch, whose rows need not be copied
-        return engine.sums_of(changes.x, changes.y, changes.c)
+        given = changes.sums  # added up while the rows were read
+        return engine.sums_of(changes.x, changes.y, changes.c) if given is None else given
     which = np.array([*reduced.learn, *reduced.unlearn], np.intp)
     sign = np.ones(len(which))
     sign[len(reduced.learn) :] = -1.0

@@ -13,10 +13,10 @@ the blocks between them are read, which takes a fifth of the time to find each r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,9 @@ import psycopg
 from mempair_db.database import arrays, packed
 from mempair_db.database.models import INSERT, Model
 from mempair_db.database.packed import Rows, Texts
-from mempair_db.worker import chunks
+from mempair_db.pair.sums import Sums
+from mempair_db.worker import chunks, meanwhile
+from mempair_db.worker.meanwhile import Adding
 
 if TYPE_CHECKING:
     from mempair_db.worker.changes import Changes
@@ -37,21 +39,25 @@ ABSENT: Final = 1  # it had the key alone, and there is nothing to learn of it n
 TWICE: Final = 2  # it had the key alone, and several rows have it
 FOUND: Final = 3  # it had the key alone, and these are the values
 
+MANY: Final = 8  # rows that came together, so that the first and the last of them may say where the others lie
 FEW: Final = 500  # rows that are found by their keys, wherever they lie
-ROWS_OF_BLOCK: Final = 8  # that must be wanted, on average, for blocks to be read
+BLOCK: Final = 8192  # bytes
+WASTE: Final = 4  # rows that a block has room for are read where one of so many is wanted; to find one takes as long
 BLOCKS_AT_ONCE: Final = 8  # in one value
 VALUES_AT_ONCE: Final = 10  # that are taken over while the server makes the next
+PIECE: Final = 2_000  # rows, whose sums are worth a call
 
 
 def read(connection: psycopg.Connection[Any], model: Model, changes: Changes, named: npt.NDArray[np.bool_]) -> Changes:
     """Return the events with the rows that were only named."""
     index = np.flatnonzero(named)
     keys = Texts.of(changes.keys if len(index) == len(changes) else [changes.keys[i] for i in index.tolist()])
-    rows, at = find(connection, model, keys, changes.seq[index])
+    rows, at, sums = find(connection, model, keys, changes.seq[index])
     usual = len(index) == len(changes) and at.min() >= 0 and len(np.unique(at)) == len(at)
     if usual and (changes.complete or not _goes_later(connection, model, changes)):
         x, c, y = _take(rows, at)
-        return replace(changes, x=x, c=c, y=y, named=np.full(len(changes), FOUND, np.int8), distinct=True)
+        sums = meanwhile.without(model, sums, rows, at)
+        return replace(changes, x=x, c=c, y=y, named=np.full(len(changes), FOUND, np.int8), distinct=True, sums=sums)
     if not changes.complete:
         rows, at = _as_they_came(connection, model, changes, index, rows, at)
     marks = np.full(len(changes), SHOWN, np.int8)
@@ -110,17 +116,24 @@ def _going_later(connection: psycopg.Connection[Any], model: Model, changes: Cha
     return Rows([row[0] for row in found], x, c, np.array([row[3] for row in found], float))
 
 
-def find(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> tuple[Rows, Places]:
-    """Return labelled rows of the table, and at which place each of these keys has its own: −1 if it has none."""
-    rows = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else None
-    at = Texts.of(rows.keys).places_of(keys) if rows is not None else np.full(len(keys), -ABSENT)
-    if (at == -ABSENT).any():
-        left = arrays.Keys({keys[i] for i in np.flatnonzero(at == -ABSENT).tolist()})
-        found = _find_each(connection, model, left)
-        rows = found if rows is None else _both(rows, found)
-        at = Texts.of(rows.keys).places_of(keys)
-    assert rows is not None  # noqa: S101  (there are keys)
-    return rows, at
+class Found(NamedTuple):
+    """Labelled rows of the table."""
+
+    rows: Rows
+    at: Places  # at which place each of the keys has its own: −1 if it has none, −2 if several have it
+    sums: Sums | None = None  # of all these rows, if they are known
+
+
+def find(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> Found:
+    """Return the rows that have these keys, and perhaps others."""
+    found = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else None
+    at = found.at if found is not None else np.full(len(keys), -ABSENT)
+    if found is not None and not (at == -ABSENT).any():
+        return found
+    left = arrays.Keys({keys[i] for i in np.flatnonzero(at == -ABSENT).tolist()})
+    rows = _find_each(connection, model, left)
+    rows = rows if found is None else _both(found.rows, rows)
+    return Found(rows, Texts.of(rows.keys).places_of(keys))
 
 
 def _both(one: Rows, other: Rows) -> Rows:
@@ -139,25 +152,40 @@ def _find_each(connection: psycopg.Connection[Any], model: Model, keys: arrays.K
     )
 
 
-def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> Rows | None:
+def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> Found | None:
     """Read the blocks in which the rows of whole chunks lie side by side; None if there are none."""
     bounds = np.append(np.flatnonzero(np.diff(seq, prepend=-1)), len(seq)).tolist()
-    large = [(a, b - 1) for a, b in pairwise(bounds) if b - a >= ROWS_OF_BLOCK]
+    wanted = min(MANY, BLOCK / (32 + 8 * model.number_count + 16 * model.text_count) / WASTE)  # of a block, on average
+    large = [(a, b - 1) for a, b in pairwise(bounds) if b - a >= MANY]
     ends = arrays.Keys({keys[i] for ends in large for i in ends})
     block = dict(connection.execute(model.statement("find_places"), {"keys": ends}).fetchall()) if ends else {}
     ranges: list[tuple[int, int]] = []
     for a, b in large:
         if keys[a] in block and keys[b] in block:
             first, last = sorted((block[keys[a]], block[keys[b]]))
-            if (last - first + 1) * ROWS_OF_BLOCK <= b - a + ROWS_OF_BLOCK:
+            if (last - first) * wanted <= b - a + 1:
                 ranges.append((first, last))
     if not ranges:
         return None
     firsts, lasts = zip(*_joined(ranges), strict=True)
     values = {"firsts": list(firsts), "lasts": list(lasts), "step": BLOCKS_AT_ONCE}
-    found = arrays.fetch(connection, model.statement("read_blocks"), values, at_once=VALUES_AT_ONCE)
-    data = b"".join([some for _, some in found if some])
-    return packed.unpack(data, sum(count for count, _ in found), model.number_count, model.text_count)
+    with Adding(model) as adding:
+        parts = [adding.add(rows) for rows in _pieces(connection, model, values)]
+    rows = packed.joined(parts)
+    return Found(rows, Texts.of(rows.keys).places_of(keys), adding.sums)
+
+
+def _pieces(connection: psycopg.Connection[Any], model: Model, values: dict[str, Any]) -> Iterator[Rows]:
+    """Yield the rows of some blocks in pieces, while the server reads on."""
+    some: list[bytes] = []
+    count = 0
+    for rows, data in arrays.stream(connection, model.statement("read_blocks"), values, at_once=VALUES_AT_ONCE):
+        count += rows
+        some += [data] if rows else []
+        if count >= PIECE and len(some) >= VALUES_AT_ONCE:
+            yield packed.unpack(b"".join(some), count, model.number_count, model.text_count)
+            some, count = [], 0
+    yield packed.unpack(b"".join(some), count, model.number_count, model.text_count)
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

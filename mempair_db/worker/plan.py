@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -196,29 +195,3 @@ def _repeated(result: Plan, had: Counter[int | None], has: Counter[int | None], 
     if not had:
         result.learn.append(insertions[0])
     result.rejected += [(i, "already learned") for i in again]
-
-
-# What an extractor says in place of a weight.
-NO_WEIGHT: Final = -1.0
-OTHER_LENGTH: Final = -2.0
-
-
-def unusable(changes: Changes, impute: bool, regression: bool, infinite: bool, weighted: bool = False) -> list[str]:
-    """Return why each row cannot be learned; an empty text if it can. `Model.named` puts in the names of columns."""
-    reasons = [""] * len(changes)
-    for i in np.flatnonzero(~np.isfinite(changes.x).all(axis=1)).tolist():
-        if np.isinf(changes.x[i]).any() and not infinite:
-            reasons[i] = "infinite value"
-        elif np.isnan(changes.x[i]).any() and not impute:
-            reasons[i] = f"number {int(np.isnan(changes.x[i]).argmax()) + 1} is missing"
-    if not impute:
-        for i, values in enumerate(changes.c):
-            if None in values:
-                reasons[i] = f"text {list(values).index(None) + 1} is missing"
-    good = np.isfinite(changes.y) if regression else np.abs(changes.y) == 1.0
-    for i in np.flatnonzero(~good).tolist():
-        reasons[i] = "unusable target"
-    if weighted:
-        for i in np.flatnonzero(changes.x[:, -1] < 0.0).tolist():
-            reasons[i] = "unusable weight" if changes.x[i, -1] == NO_WEIGHT else "array of another length"
-    return reasons

@@ -25,7 +25,7 @@ from mempair_db.pair.exact import REFERENCE_ROWS
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.worker import changes as queue
 from mempair_db.worker.changes import Changes
-from mempair_db.worker.plan import unusable
+from mempair_db.worker.unusable import unusable
 
 
 class Left(NamedTuple):

@@ -297,3 +297,32 @@ def test_where_sql_cannot_tell_which_version_was_learned_it_says_so(shop: World)
             assert [waiting.changes.keys[i] for i in waiting.plan.gone] == ["7"]
     shop.work()
     assert shop.one(sums)[0] is True
+
+
+@pytest.mark.parametrize("refused", [0, 1], ids=["all can be learned", "one cannot"])
+def test_sums_that_are_added_up_while_rows_are_read_are_those_of_the_rows(
+    shop: World, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    shop("select mempair.drop_model('churn')")
+    shop(
+        "select mempair.create_model('churn', 'shop', target => 'churned', features => '{age,plan,spend}',"
+        " on_null => 'skip')"
+    )
+    shop.fill(1, 6005)
+    shop.work()
+    shop.fill(6006, 11000)  # the first of them lie in a block with others
+    shop("update shop set age = null where id = 11000") if refused else None
+    monkeypatch.setattr(named, "PIECE", 700)
+    with connect(shop.dsn) as connection:
+        batch.prepare(connection)
+        with connection.transaction():
+            model = models.lease(connection, shop.one("select id from mempair.model"))
+            assert model is not None
+            changes = queue.read(connection, model)
+            expected = model.exact.sums_of(changes.x, changes.y, changes.c)
+    assert len(changes) == 4995 + 2 * refused
+    assert (changes.sums is None) == bool(refused)
+    if changes.sums is not None:
+        assert changes.sums.to_bytes() == expected.to_bytes()
+    shop.work()
+    assert [fine for _, fine, _ in shop.execute("select * from mempair.verify_model('churn')")].count(False) == 0

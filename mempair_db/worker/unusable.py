@@ -1,0 +1,52 @@
+"""Why a row cannot be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from mempair_db.pair.encode import Matrix, Vector
+
+
+class Payloads(Protocol):
+    """Rows as the extractors give them."""
+
+    @property
+    def x(self) -> Matrix:
+        """Numbers."""
+
+    @property
+    def c(self) -> Sequence[Sequence[str | None]]:
+        """Texts; empty if there are none."""
+
+    @property
+    def y(self) -> Vector:
+        """Targets."""
+
+
+# What an extractor says in place of a weight.
+NO_WEIGHT: Final = -1.0
+OTHER_LENGTH: Final = -2.0
+
+
+def unusable(rows: Payloads, impute: bool, regression: bool, infinite: bool, weighted: bool = False) -> list[str]:
+    """Return why each row cannot be learned; an empty text if it can. `Model.named` puts in the names of columns."""
+    reasons = [""] * len(rows.y)
+    for i in np.flatnonzero(~np.isfinite(rows.x).all(axis=1)).tolist():
+        if np.isinf(rows.x[i]).any() and not infinite:
+            reasons[i] = "infinite value"
+        elif np.isnan(rows.x[i]).any() and not impute:
+            reasons[i] = f"number {int(np.isnan(rows.x[i]).argmax()) + 1} is missing"
+    if not impute:
+        for i, values in enumerate(rows.c):
+            if None in values:
+                reasons[i] = f"text {list(values).index(None) + 1} is missing"
+    good = np.isfinite(rows.y) if regression else np.abs(rows.y) == 1.0
+    for i in np.flatnonzero(~good).tolist():
+        reasons[i] = "unusable target"
+    if weighted:
+        for i in np.flatnonzero(rows.x[:, -1] < 0.0).tolist():
+            reasons[i] = "unusable weight" if rows.x[i, -1] == NO_WEIGHT else "array of another length"
+    return reasons
