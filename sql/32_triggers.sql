@@ -45,6 +45,16 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                   mempair.chunk_columns(model, op), rows, condition)
 $$;
 
+-- The row of a statement that deleted one, as a chunk.
+create or replace function mempair.one_row_of(model mempair.model, rows text, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select 2::smallint, 1, array[e.key], %s, %s, array[e.y], clock_timestamp(), %s from (%s) as e
+                   where e.y is not null and not exists (select from %s offset 1)',
+        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array[e.x]' end,
+        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array[e.c]' end,
+        case when model.subject is null then 'null::text[]' else 'array[e.subject]' end, rows, relation)
+$$;
+
 -- More rows than a chunk holds: a condition that Postgres looks at once, before it reads the rows.
 create or replace function mempair.is_many(model mempair.model, relation text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -171,16 +181,25 @@ declare
     op integer := case operation when 'insert' then 1 else 2 end;
     relation text := case operation when 'insert' then 'new_rows' else 'old_rows' end;
     rows text := mempair.event_rows(model, 'row(t.*)', relation);
+    few text;
 begin
     if operation = 'update' then
         return mempair.capture_update(model);
     end if;
+    few := mempair.append(model.id, mempair.one_chunk_of(model, op, rows, 'not ' || mempair.is_many(model, relation)));
+    if op = 2 then  -- one row is mostly all there is, and need not be aggregated; to do that with its values takes longer than with its key
+        few := format('%s
+    if not found then%s
+    end if;', mempair.append(model.id, mempair.one_row_of(model, rows, relation)), few);
+    end if;
+    -- Conditions one by one: together they would be a query, run every time.
     return format('
     select q.active into half from mempair.queue q where q.model_id = %s;%s
-    if not found and %s then%s
+    if not found then
+        if %s then%s
+        end if;
     end if;',
-        model.id, mempair.append(model.id, mempair.one_chunk_of(model, op, rows, 'not ' || mempair.is_many(model, relation))),
-        mempair.is_many(model, relation), mempair.append_many(model.id, mempair.chunks_of(model, op, rows)));
+        model.id, few, mempair.is_many(model, relation), mempair.append_many(model.id, mempair.chunks_of(model, op, rows)));
 end $$;
 
 -- The same for UPDATE: of one row, of rows that each changed once, and any other. A row that moves to another partition may be
