@@ -1,7 +1,8 @@
 """`mempair bench growth`: what grows, under two million mixed events and when a million deletions wait for a retrain.
 
 mixed       inserts, updates and deletions in turns on a table that stays as large as it is; after every quarter of them
-            the size of every table of ours, dead rows, and the memory of the worker
+            a VACUUM, as autovacuum would that comes once a minute, the size of every table of ours, dead rows, and the
+            memory of the worker
 waiting     nine tenths of a table deleted while no worker runs, then a retrain: the most memory that a worker takes
 """
 
@@ -87,6 +88,7 @@ def _mixed(
                 oldest += block
                 done += 2 * block + 2 * (block // 4)
                 _settle(connection, process, "mixed")
+            connection.execute("vacuum")
             found = connection.execute(SIZES).fetchall()
             sizes.append({name: size for name, size, _ in found})
             entries = connection.execute("select count(*) from mempair.ledger").fetchone()

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 from psycopg import capabilities, sql
-from psycopg.abc import Buffer
+from psycopg.abc import Buffer, Query
 from psycopg.adapt import Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.string import ByteaBinaryLoader
@@ -189,19 +189,19 @@ def fetch(
 
 def stream(
     connection: psycopg.Connection[Any],
-    statement: sql.Composed,
+    statement: Query,
     parameters: dict[str, Any] | None = None,
     raw: Sequence[int] = (),
     at_once: int = AT_ONCE,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield such rows while the server still sends the next ones, which nearly halves the time.
 
-    For that libpq must be of version 17 or later, as in psycopg's own wheels. The connection is busy meanwhile.
+    For that libpq must be of version 17 or later, as in psycopg's own wheels; an older one sends one row at a time. The
+    connection is busy meanwhile.
     """
     with connection.cursor(binary=True) as cursor:
         for oid in raw:
             cursor.adapters.register_loader(oid, ByteaBinaryLoader)  # just that, in C
-        if capabilities.has_stream_chunked():
-            yield from cursor.stream(statement, parameters, binary=True, size=at_once)
-        else:
-            yield from cursor.execute(statement, parameters).fetchall()
+        size = at_once if capabilities.has_stream_chunked() else 1
+        yield from cursor.stream(statement, parameters, binary=True, size=size)
+    connection.execute("")  # or libpq would send the first answer of a pipeline in parts as well, and psycopg fail

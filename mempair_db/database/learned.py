@@ -100,15 +100,6 @@ def forget_all(connection: psycopg.Connection[Any], model_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def marks(connection: psycopg.Connection[Any], model_id: int) -> Integers:
-    """Return a number for every learned row, made of its key and its fingerprint: to find which have gone."""
-    parts = [np.zeros(0, np.int64)]
-    for keys, prints, _ in connection.execute(query("each_learned"), {"model": model_id}):
-        numbers = map(hash, zip(keys, prints or [None] * len(keys), strict=True))
-        parts.append(np.fromiter(numbers, np.int64, len(keys)))
-    return np.concatenate(parts)
-
-
 def pack(
     model_id: int, keys: Sequence[str], prints: Integers, first_tick: int | None = None, encoding: str = "utf-8"
 ) -> bytes:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from mempair_db.database.exact import total as sums
+from mempair_db.database.marks import Marks, each_learned, mark
 from mempair_db.database.queries import query
 from mempair_db.errors import ModelNotReady
 from mempair_db.fleet import compute, constants, shard
@@ -30,7 +31,6 @@ from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify import checks, snapshot
 from mempair_db.verify.checks import Check, Report
-from mempair_db.verify.marks import Marks, each_learned, mark
 from mempair_db.verify.snapshot import Snapshot
 from mempair_db.worker import reference
 

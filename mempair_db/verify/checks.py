@@ -26,13 +26,13 @@ from mempair_db.database import arrays
 from mempair_db.database.certified import published
 from mempair_db.database.connect import connect, refuse_shadows
 from mempair_db.database.exact import Exact, refer
+from mempair_db.database.marks import Marks
 from mempair_db.database.queries import query
 from mempair_db.errors import UnknownModel
 from mempair_db.offline import names
 from mempair_db.offline.progress import Bars, silent
 from mempair_db.pair.sums import Sums, nothing
 from mempair_db.verify import explain, snapshot
-from mempair_db.verify.marks import Marks
 from mempair_db.verify.snapshot import Rows, Snapshot
 from mempair_db.worker import certified
 from mempair_db.worker.changes import DELETE

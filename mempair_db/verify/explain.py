@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from mempair_db.database.exact import learnable, total
+from mempair_db.database.marks import each_learned
 from mempair_db.pair.exact import gradients
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums
-from mempair_db.verify.marks import each_learned
 from mempair_db.verify.snapshot import Snapshot
 from mempair_db.worker.changes import Changes
 

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from mempair_db.database import models
 from mempair_db.database.exact import Exact, total
+from mempair_db.database.marks import Marks, Numbers, Prints, each_learned, mark, numbers_of
 from mempair_db.database.models import Model
 from mempair_db.database.packed import Rows as Found
 from mempair_db.database.queries import query
@@ -19,7 +20,6 @@ from mempair_db.database.source import each_chunk
 from mempair_db.pair.fingerprint import fingerprints
 from mempair_db.pair.reference import Reference
 from mempair_db.pair.sums import Sums, nothing
-from mempair_db.verify.marks import Marks, Numbers, Prints, each_learned, mark, numbers_of
 from mempair_db.worker import batch, exact
 from mempair_db.worker import changes as queue
 from mempair_db.worker import reference as reference_rows

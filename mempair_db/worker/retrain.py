@@ -11,11 +11,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import psycopg
 from psycopg import Rollback
 
-from mempair_db.database import learned, models
+from mempair_db.database import learned, marks, models
 from mempair_db.database.exact import Exact
 from mempair_db.database.faults import point
 from mempair_db.database.models import Model
@@ -65,13 +64,14 @@ def retrain(
         connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)
         why, before = model.retrain_requested or why, model.deletions
-        had = learned.marks(connection, model.id) if model.versions else None
         altered = model.promise is not None and model.declared != model.promise
         serving = model.phase == "ready" and altered and model.fleet is None  # all shards of a fleet change
         point("retrain began")
         model.begin(again=keeps)
         _enter_unseen(connection, record, unseen)
         oldest = _enter_deletions(connection, model, record)
+        loses = bool(record.outcome.unlearned or model.fleet or not model.versions)  # or nobody would ask
+        had = None if loses else marks.learned_rows(connection, model.id)
         if isinstance(model.engine, Exact):
             rows = refresh.read(connection, model, record, dsn, give_up, bars, given)
         else:
@@ -86,9 +86,7 @@ def retrain(
         if not model.engine.begun:
             connection.execute(query("enqueue_source"), {"model": model.id})
         model.retrain_requested = None
-        model.forgets = (
-            had is None or model.fleet is not None or not np.isin(had, learned.marks(connection, model.id)).all()
-        )
+        model.forgets = had is None or not marks.all_there(connection, model.id, had)
         cap = model.certified.pair.odometer.cap if model.engine.begun and not isinstance(model.engine, Exact) else None
         served = f"{record.outcome.unlearned} by this retrain{_longest_wait(record, oldest)}"
         noisy = before > 0 or not isinstance(model.engine, Exact)  # those of the epoch that ends

@@ -165,6 +165,24 @@ def test_a_refresh_that_loses_no_row_leaves_the_versions(world: World) -> None:
     assert world.one(SCORES) != before
 
 
+@pytest.mark.parametrize("change", ["delete from shop where id = 7", "update shop set age = age + 1 where id = 7"])
+def test_a_refresh_erases_what_a_row_is_in_of_whose_end_no_trigger_told_among_versions(
+    world: World, change: str
+) -> None:
+    world(SHOP)
+    world.fill(1, 1000)
+    world(EXACT.format("churn", ""))
+    world.work()
+    first = world.one("select mempair.keep_version('churn')")
+    world("alter table shop disable trigger user")
+    world(change)
+    world("alter table shop enable trigger user")
+    world("select mempair.retrain('churn')")
+    world.work()
+    with pytest.raises(psycopg.Error, match="version"):
+        world.one("select mempair.publish('churn', %s)", first)
+
+
 def test_versions_that_are_kept_are_few_and_others_are_named(kept: World) -> None:
     for i in range(25):
         kept(f"insert into shop values ({5000 + i}, 30, 'pro', 3, '', true)")

@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import psycopg
-from psycopg.types.string import ByteaBinaryLoader
 
 from mempair_db.database import arrays, learned
 from mempair_db.database.packed import Texts
@@ -70,7 +69,7 @@ def mark(keys: Sequence[str] | Numbers, prints: Prints | None, salt: bytes | Non
     False
     """
     numbers = keys if isinstance(keys, np.ndarray) else numbers_of(keys, salt)
-    pairs = numbers if prints is None else _mix(numbers ^ np.ascontiguousarray(prints).view(np.uint64))
+    pairs = _pairs(numbers, prints)
     return Marks(len(keys), int(numbers.sum()), int(pairs.sum()), len(keys) if prints is None else 0)
 
 
@@ -121,18 +120,42 @@ def each_learned(
     connection: psycopg.Connection[Any], model_id: int
 ) -> Iterator[tuple[Sequence[str], Prints | None, int]]:
     """Yield the learned keys, their fingerprints, and how many lie where no deletion will find them; some at a time."""
-    with connection.cursor(binary=True) as cursor:
-        for kind in (BIGINTS, arrays.TEXT_ARRAY):
-            cursor.adapters.register_loader(kind, ByteaBinaryLoader)
-        found = cursor.stream(query("each_learned"), {"model": model_id}, binary=True)
-        while some := list(islice(found, AT_ONCE)):
-            for marked in (True, False):  # without: learned before there were fingerprints
-                rows = [row for row in some if (row[1] is not None) == marked]
-                if rows:
-                    keys = Texts.of_arrays([row[0] for row in rows])
-                    places = np.repeat([row[2] for row in rows], [arrays.length(row[0]) for row in rows])
-                    misplaced = int((learned.buckets(keys) != places).sum())
-                    yield keys, _bigints([row[1] for row in rows]) if marked else None, misplaced
+    found = arrays.stream(
+        connection, query("each_learned"), {"model": model_id}, raw=(BIGINTS, arrays.TEXT_ARRAY), at_once=AT_ONCE
+    )
+    while some := list(islice(found, AT_ONCE)):
+        for marked in (True, False):  # without: learned before there were fingerprints
+            rows = [row for row in some if (row[1] is not None) == marked]
+            if rows:
+                keys = Texts.of_arrays([row[0] for row in rows])
+                places = np.repeat([row[2] for row in rows], [arrays.length(row[0]) for row in rows])
+                misplaced = int((learned.buckets(keys) != places).sum())
+                yield keys, _bigints([row[1] for row in rows]) if marked else None, misplaced
+
+
+def learned_rows(connection: psycopg.Connection[Any], model_id: int) -> Numbers:
+    """Return the number of every learned row, in order: 8 bytes each, to tell later whether all are still there."""
+    parts = [_pairs(numbers_of(keys), prints) for keys, prints, _ in each_learned(connection, model_id)]
+    rows = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+    rows.sort()
+    return rows
+
+
+def all_there(connection: psycopg.Connection[Any], model_id: int, before: Numbers) -> bool:
+    """Whether all rows that were learned `before`, as `learned_rows` has them, are learned now."""
+    if not len(before):
+        return True
+    seen = np.zeros(len(before), bool)
+    for keys, prints, _ in each_learned(connection, model_id):
+        now = np.sort(_pairs(numbers_of(keys), prints))  # neighbours look in the same places
+        at = np.searchsorted(before, now)
+        at[at == len(before)] = 0
+        seen[at[before[at] == now]] = True
+    return bool(seen.all())
+
+
+def _pairs(numbers: Numbers, prints: Prints | None) -> Numbers:
+    return numbers if prints is None else _mix(numbers ^ np.ascontiguousarray(prints).view(np.uint64))
 
 
 def _bigints(values: Sequence[bytes]) -> Prints:
