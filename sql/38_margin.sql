@@ -4,13 +4,13 @@
 
 -- A number as it is learned, floor(clamp((x - center) / scale, -4, 4) * 1024 + 0.5), and NULL if it is missing. The scale
 -- is a power of two, so the order of the operations here changes no bit; but it keeps them from overflowing, and from
--- underflowing, which are errors. What is far outside is clamped first.
+-- underflowing, which are errors. No centre is as far as 1e300.
 create or replace function mempair.quantise(x float8, center float8, scale float8) returns float8
 language sql immutable parallel safe
 begin atomic
     select case
         when abs(x) < 1e150 then floor(greatest(least((x - center + scale / 2048) / scale, 4), -4) * 1024)
-        when x < 'NaN' then floor((greatest(least(x, center + 4 * scale), center - 4 * scale) - center + scale / 2048) / (scale / 1024))
+        when x < 'NaN' then floor((greatest(least(greatest(least(x, 1e300), -1e300) - center, 4 * scale), -4 * scale) + scale / 2048) / (scale / 1024))
     end;
 end;
 

@@ -133,19 +133,26 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     $$
 $figures$;
 
+-- Errors are counted in the largest number there is: the square of 1e200 would be an error, and that of 1e-200 too.
 create or replace function mempair.regression_figures() returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     select $$
     with scored as (
         select s.y, s.p, ntile(10) over (order by s.p nulls last) as decile from (%s) as s(y, p) where s.y - s.y = 0
+    ), size as (
+        select greatest(max(abs(s.y)), max(abs(s.p)), 1e-150) as unit from scored s
+    ), parts as (
+        select p.p, case when abs(p.y) > s.unit * 1e-150 then p.y / s.unit else 0 end as y,
+               case when abs(p.y - p.p) > s.unit * 1e-150 then (p.y - p.p) / s.unit when p.p is not null then 0 end as error, s.unit
+        from scored p, size s
     ), deciles as (
         select d.decile, count(d.p) as rows, avg(d.p) as predicted, avg(d.y) as observed from scored d where d.p is not null group by d.decile
     )
     select count(f.p), count(*) - count(f.p), null::float8, null::float8, null::float8, null::float8, null::float8,
-           1 - avg((f.y - f.p) ^ 2) / nullif(var_pop(f.y) filter (where f.p is not null), 0), avg(abs(f.y - f.p)), sqrt(avg((f.y - f.p) ^ 2)),
+           1 - avg(f.error ^ 2) / nullif(var_pop(f.y) filter (where f.p is not null), 0), avg(abs(f.error)) * max(f.unit), sqrt(avg(f.error ^ 2)) * max(f.unit),
            (select jsonb_agg(jsonb_build_object('decile', d.decile, 'rows', d.rows, 'predicted', d.predicted, 'observed', d.observed)
                              order by d.decile) from deciles d), null::jsonb
-    from scored f
+    from parts f
     $$
 $figures$;
 

@@ -11,13 +11,14 @@ language sql immutable strict parallel safe set search_path = pg_catalog, pg_tem
     from generate_series(0, octet_length(data) - 8, 8) as o
 $$;
 
--- x_q = floor(clamp((x - centre) / scale) * 1024 + 1/2) as an expression. Clamped first and divided last, which gives the
--- same bits for a scale that is a power of two, and cannot overflow. NULL where the value is missing.
+-- x_q = floor(clamp((x - centre) / scale) * 1024 + 1/2) as an expression. Divided last, which gives the same bits for a scale
+-- that is a power of two, and cannot overflow; nor can the difference, for no centre is as far as 1e300. NULL where the value
+-- is missing.
 create or replace function mempair.quantised(value text, centre float8, scale float8, clamp integer) returns text
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp set extra_float_digits = 1 as $$
     select format('case when (%1$s < ''NaN'') is true then
-        floor((greatest(least(%1$s, %2$L::float8), %3$L::float8) - %4$L::float8 + %5$L::float8) / %6$L::float8)::bigint end',
-        value, centre + clamp * scale, centre - clamp * scale, centre, scale / 2048, scale / 1024)
+        floor((greatest(least(greatest(least(%1$s, 1e300), -1e300) - %2$L::float8, %3$L::float8), %4$L::float8) + %5$L::float8) / %6$L::float8)::bigint end',
+        value, centre, clamp * scale, -clamp * scale, scale / 2048, scale / 1024)
 $$;
 
 -- Every coordinate of an encoded row: what it is called, and the expression over q<j> (numbers) and r.c (texts) it is.
@@ -116,7 +117,7 @@ declare
                         from jsonb_array_elements_text(z.value) with ordinality w), fixed ->> 'h', z.ordinality), ', ' order by z.ordinality)
                     from jsonb_array_elements(fixed -> 'w0') with ordinality z);
     target text := mempair.quantised('r.y', (encoding #>> '{target,0}')::float8, (encoding #>> '{target,1}')::float8, 64);
-    usable text := case when is_regression then 'r.y - r.y = 0' else 'abs(r.y) = 1' end;
+    usable text := case when is_regression then 'abs(r.y) <= 1e150' else 'abs(r.y) = 1' end;
 begin
     if model.promise ->> 'on_null' = 'skip' then
         usable := usable || ' and (select coalesce(bool_and(v < ''NaN''), true) from unnest(r.x) v) and array_position(r.c, null) is null';

@@ -57,8 +57,9 @@ begin
 end $$;
 
 -- What is served beside the weights, and does not follow from the constants: where a prediction looks for its weight, what it
--- makes of it, and what a missing number adds where it has no weight of its own.
-create or replace function mempair.wrong_served(model mempair.model, p mempair.published) returns text[]
+-- makes of it, and what a missing number adds where it has no weight of its own. `rows` are those that the served sums count.
+drop function if exists mempair.wrong_served(mempair.model, mempair.published);
+create or replace function mempair.wrong_served(model mempair.model, p mempair.published, rows bigint) returns text[]
 language sql stable set search_path = pg_catalog, pg_temp as $$
     with numbers as (
         select n.ordinality as place, (n.value ->> 0)::float8 as centre, (n.value ->> 1)::float8 as scale, n.value -> 2 as knots,
@@ -91,7 +92,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         case when exists (select from missing m where (abs(m.weight - coalesce(m.at_centre, 0)) <= 1e-9 * (1 + abs(m.weight))) is not true)
                   or (p.missing_weights is null) = (model.promise ->> 'on_null' = 'impute') then 'missing_weights' end,
         case when (p.radius, p.shift, p.levels) is distinct from (null::float8, null::float8, null::text[]) then 'radius' end,
-        case when p.samples <> (mempair.served_sums(model.id))[1] then 'samples' end,
+        case when p.samples <> rows then 'samples' end,
         case when (p.version, p.epoch) is distinct from (select (s.version, s.epoch) from mempair.state s where s.model_id = model.id) then 'version' end
     ], null)
 $$;
@@ -231,6 +232,7 @@ declare
         (mempair.coordinates(model.constants -> 'encoding', model.numeric_features, model.text_features)).names);
     stored bigint[];
     computed bigint[];
+    served bigint[];
     wrong text;
     wrongs bigint;
     missed text;
@@ -276,7 +278,8 @@ begin
         case when wrongs = 0 then format('the %s sums are those of the %s rows, bit for bit', cardinality(computed), computed[1])
              when unsure then 'a row that changed several times waits in the queue: verify again once a worker has applied it'
              else format('%s sums differ from those of the rows (stored less computed): %s', wrongs, wrong) end;
-    select array(select distinct u.name from mempair.served_each(model, latest => true) s, unnest(mempair.wrong_served(model, s.published)) u(name))
+    served := case when exists (select from mempair.fleet_member f where f.model_id = model.id) then mempair.served_sums(model.id) else stored end;
+    select array(select distinct u.name from mempair.served_each(model, latest => true) s, unnest(mempair.wrong_served(model, s.published, served[1])) u(name))
            || case when (mempair.latest_published(model.id)).link <> case model.constants ->> 'loss' when 'squared' then 'identity' when 'huber' then 'identity'
                        else model.constants ->> 'loss' end then array['link'] else '{}' end
            || case when model.constants ? 'labels' and (
@@ -284,7 +287,7 @@ begin
                   from mempair.served_each(model, latest => true) s) then array['classes'] else '{}' end
     into others;
     if not others && '{classes,link}' then
-        select mempair.residual(model, mempair.served_sums(model.id), array_agg(w.value order by s.place, w.place)) into worst
+        select mempair.residual(model, served, array_agg(w.value order by s.place, w.place)) into worst
         from mempair.served_each(model, latest => true) s, unnest(mempair.served_weights(model, s.published)) with ordinality w(value, place);
     end if;
     held := (select h.problem from mempair.wrong_held(model.id) h);

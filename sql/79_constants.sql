@@ -142,7 +142,7 @@ begin
         return 'the classes';
     end if;
     if model.constants ->> 'loss' in ('squared', 'huber') then
-        execute format('select array_agg(r.y order by r.y) from (%s) as r where r.y - r.y = 0', rows_of) into numbers;
+        execute format('select array_agg(r.y order by r.y) from (%s) as r where abs(r.y) <= 1e150', rows_of) into numbers;
         if not mempair.is_standard(numbers, (encoding #>> '{target,0}')::float8, (encoding #>> '{target,1}')::float8) then
             return 'centre or scale of the target';
         end if;

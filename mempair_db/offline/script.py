@@ -17,7 +17,7 @@ from typing import Any, Final
 from mempair_db.database.resources import directory
 from mempair_db.offline import constants
 from mempair_db.offline import terms as formulas
-from mempair_db.pair.encode import CLAMP, TARGET_CLAMP, UNIT, Encoding
+from mempair_db.pair.encode import CLAMP, MOST_SPREAD, TARGET_CLAMP, UNIT, Encoding
 from mempair_db.pair.reference import Reference
 
 CHECKS: Final = Path(__file__).with_name("verify.sql")
@@ -215,9 +215,9 @@ def _number(value: float) -> str:
 
 
 def _quantised(value: str, centre: float, scale: float, clamp: int) -> str:
-    low, high, half, unit = centre - clamp * scale, centre + clamp * scale, scale / (2 * UNIT), scale / UNIT
-    inside = f"greatest(least({value}, {_number(high)}), {_number(low)})"
-    steps = f"floor(({inside} - {_number(centre)} + {_number(half)}) / {_number(unit)})"
+    beyond, half, unit = clamp * scale, scale / (2 * UNIT), scale / UNIT
+    inside = f"greatest(least({value} - {_number(centre)}, {_number(beyond)}), {_number(-beyond)})"
+    steps = f"floor(({inside} + {_number(half)}) / {_number(unit)})"
     return f"case when {value} is null or isnan({value}) then null else {steps}::bigint end"
 
 
@@ -259,7 +259,7 @@ def _usable(
     target: str,
     weight: str | None,
 ) -> str:
-    conditions = [f"isfinite({target})" if reference.regression else f"abs({target}) = 1"]
+    conditions = [f"abs({target}) <= {_number(MOST_SPREAD)}" if reference.regression else f"abs({target}) = 1"]
     if weight is not None:
         conditions.append(f"{weight} >= 0")
     if terms(model)["on_null"] == "skip":

@@ -19,6 +19,7 @@ from psycopg import sql
 
 from mempair_db.database.connect import connect
 from mempair_db.errors import InvalidParameter, UnknownColumn
+from mempair_db.pair.encode import usable_target
 from mempair_db.pair.encoding import Matrix
 from mempair_db.pair.state import Vector
 
@@ -141,7 +142,7 @@ def _table(
         for column, mask in zip(columns[len(numbers) :], masks[len(numbers) :], strict=False)
     ]
     c: list[tuple[str | None, ...]] = list(zip(*named, strict=True)) if texts else [()] * len(y)
-    good = (np.isfinite(x).all(axis=1) | imputes) & np.isfinite(y)
+    good = (np.isfinite(x).all(axis=1) | imputes) & usable_target(y)
     (total,) = duck.execute("select count(*) from given").fetchone() or (0,)
     return Table(
         x=np.ascontiguousarray(x[good]),

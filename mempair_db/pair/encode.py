@@ -190,6 +190,12 @@ def quantise(x: Matrix, centre: Any, scale: Any, clamp: int = CLAMP, out: Matrix
     return z
 
 
+def usable_target(y: Vector) -> npt.NDArray[np.bool_]:
+    """Whether each target of a regression can be learned: its deviation must be a number that has a square."""
+    near: npt.NDArray[np.bool_] = np.abs(y) <= MOST_SPREAD
+    return near
+
+
 def curves_for(numbers: int) -> int:
     """How many knots each number gets unless the user says: few enough numbers can bend (EXACT.md, 7).
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ..errors import BudgetExhausted, InvalidRow, ModelNotReady
 from . import bounds, events, noise, odometer
 from .calibration import Epoch, Parameters, calibrate
-from .encode import Texts
+from .encode import MOST_SPREAD, Texts, usable_target
 from .encoding import Matrix
 from .memory_pair import MemoryPair
 from .odometer import Odometer
@@ -316,11 +316,13 @@ class CertifiedPair(MemoryPair):
             )
         if self.parameters.on_null == "skip" and any(text is None for texts in c for text in texts):
             raise InvalidRow("a text is missing.", remedy="Leave the row out, or set on_null='impute'.")
-        good = np.isfinite(y) if self.parameters.regression else np.abs(y) == 1.0
+        good = usable_target(y) if self.parameters.regression else np.abs(y) == 1.0
         if not good.all():
             raise InvalidRow(
                 f"the target of row {int(np.flatnonzero(~good)[0])} is unusable.",
-                remedy="Give a finite number." if self.parameters.regression else "Give -1 or +1.",
+                remedy=f"Give a number of at most {MOST_SPREAD:.0e}."
+                if self.parameters.regression
+                else "Give -1 or +1.",
             )
         return x, y, c
 

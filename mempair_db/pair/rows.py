@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidRow
-from .encode import Matrix, Texts, Vector
+from .encode import MOST_SPREAD, Matrix, Texts, Vector
 
 Row = tuple[bytes, tuple[str | None, ...], float]
 Hashes = npt.NDArray[np.uint64]
@@ -270,8 +270,8 @@ def weight(given: Any) -> float:
 def value(y: Any) -> float:
     """Return the target of a regression."""
     number = _number(y)
-    if not math.isfinite(number):
-        raise InvalidRow(f"the target is {y!r}.", remedy="Give a finite number.")
+    if not abs(number) <= MOST_SPREAD:
+        raise InvalidRow(f"the target is {y!r}.", remedy=f"Give a number of at most {MOST_SPREAD:.0e}.")
     return number + 0.0
 
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from mempair_db.pair.encode import Matrix, Vector
+from mempair_db.pair.encode import MOST_SPREAD, Matrix, Vector, usable_target
 
 
 class Payloads(Protocol):
@@ -43,9 +43,9 @@ def unusable(rows: Payloads, impute: bool, regression: bool, infinite: bool, wei
         for i, values in enumerate(rows.c):
             if None in values:
                 reasons[i] = f"text {list(values).index(None) + 1} is missing"
-    good = np.isfinite(rows.y) if regression else np.abs(rows.y) == 1.0
+    good = usable_target(rows.y) if regression else np.abs(rows.y) == 1.0
     for i in np.flatnonzero(~good).tolist():
-        reasons[i] = "unusable target"
+        reasons[i] = f"target beyond {MOST_SPREAD:.0e}" if np.isfinite(rows.y[i]) else "unusable target"
     if weighted:
         for i in np.flatnonzero(rows.x[:, -1] < 0.0).tolist():
             reasons[i] = "unusable weight" if rows.x[i, -1] == NO_WEIGHT else "array of another length"

@@ -92,6 +92,61 @@ def test_sql_and_numpy_give_the_same_sums(world: World, options: str) -> None:
     assert found(world)["constants"][0] is True, found(world)["constants"]
 
 
+NEARLY_ONE = "create table t (id integer primary key, a bigint, b float8, label boolean)"
+
+
+def fill_nearly_one(world: World) -> None:
+    """Two columns whose numbers differ by less than a double of their size tells, or by 1e180."""
+    world(NEARLY_ONE)
+    world(
+        "insert into t select i, 9223372036854775807 - i * 7, case when i % 10 = 0 then 1e200 else 1e20 end, i % 3 = 0"
+        " from generate_series(1, 2000) i"
+    )
+    world("select mempair.create_model('m', 't', features => array['a', 'b'], target => 'label')")
+    world.work()
+
+
+def test_numbers_that_a_double_hardly_tells_apart_are_the_same_in_sql(world: World) -> None:
+    fill_nearly_one(world)
+    in_sql, stored = computed(world)
+    assert in_sql == stored
+    assert {fine for fine, _ in found(world).values()} == {True}
+    exact_ones = "select mempair.quantise(x, 1e20, 1) from unnest(array[1e20, 1e200, -1e200, 'Infinity', 1.7e308]) x"
+    assert [q for (q,) in world.sql.execute(exact_ones).fetchall()] == [0, 4096, -4096, 4096, 4096]
+
+
+@pytest.mark.parametrize("unit", ["1e-300", "1e-100", "1e100", "1e147"])
+def test_a_target_of_any_unit_can_be_judged(world: World, unit: str) -> None:
+    world(
+        "create table t (id integer primary key, a float8, y float8)",
+        f"insert into t select i, i, (i % 7 + i) * {unit} from generate_series(1, 800) i",
+        "select mempair.create_model('m', 't', features => array['a'], target => 'y', loss => 'squared')",
+    )
+    world.work()
+    rows, r2, mae, rmse = world.sql.execute("select rows, r2, mae, rmse from mempair.evaluate('m')").fetchall()[0]
+    assert rows == 800
+    assert {fine for fine, _ in found(world).values()} == {True}
+    if unit != "1e-300":  # a deviation below 1e-150 tells nothing
+        assert r2 > 0.99
+        assert 0 < mae / float(unit) <= rmse / float(unit) < 10
+
+
+def test_targets_that_have_no_square_are_refused_and_named(world: World) -> None:
+    world(
+        "create table t (id integer primary key, a float8, y float8)",
+        "insert into t select i, i, case when i <= 30 then 1e300 else i end from generate_series(1, 800) i",
+        "select mempair.create_model('m', 't', features => array['a'], target => 'y', loss => 'squared')",
+    )
+    world.work()
+    assert world.one("select distinct reason from mempair.errors") == "target beyond 1e+150"
+    assert world.one("select rows_refused from mempair.model_status") == 30
+    assert {fine for fine, _ in found(world).values()} == {True}
+    world("delete from t where id <= 15", "insert into t values (801, 5, -1e200)")
+    world.work()
+    assert world.one("select rows_refused from mempair.model_status") == 16
+    assert {fine for fine, _ in found(world).values()} == {True}
+
+
 @pytest.fixture
 def honest(world: World) -> World:
     world(RANDOM)

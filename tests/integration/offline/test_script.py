@@ -14,7 +14,7 @@ import pytest
 from mempair_db.ledger import merkle
 from mempair_db.offline import route
 from mempair_db.offline.export import export
-from tests.integration.test_verify_sql import DECLARED, RANDOM, fill
+from tests.integration.test_verify_sql import DECLARED, RANDOM, fill, fill_nearly_one
 from tests.world import World
 
 Verdicts = dict[str, tuple[str, str]]
@@ -78,6 +78,16 @@ def test_duckdb_gives_the_same_sums(
     assert verdicts["ledger"][0]
     assert verdicts["constants"][0], verdicts
     assert "NOT chosen again here: the reference weights" in verdicts["constants"][1]
+
+
+def test_numbers_that_a_double_hardly_tells_apart_are_the_same_in_duckdb(
+    world: World, run: Callable[[Path], Verdicts], tmp_path: Path
+) -> None:
+    fill_nearly_one(world)
+    export(world.dsn, tmp_path / "e", rows=True)
+    verdicts = run(tmp_path / "e")
+    assert "bit for bit" in verdicts["sums"][1]
+    assert verdicts["constants"][0], verdicts
 
 
 def test_rows_have_the_users_own_names_and_types(exported: Path) -> None:
