@@ -63,6 +63,7 @@ declare
     described record;
     named text[] := regexp_match(feature, '^(.*?\S)\s*:\s*(cyclical|hash\s*:\s*\d+|\d+)$');
     crossed text[] := regexp_match(feature, '^(.*\S)\s*\*\s*(\S.*)$');
+    suffixed text[] := regexp_match(feature, '^(.*?\S)\s*:(.*)$');
     size integer;
     what text := 'column';
     names text[] := array[feature];
@@ -76,6 +77,10 @@ begin
             return mempair.read_cross(source, feature, crossed);
         elsif mempair.has_column(source, crossed[1]) and crossed[2] ~ '^[[:alpha:]_]\w*$' then
             names := crossed[2:2];  -- which is not there either, and the message is about it
+        elsif mempair.has_column(source, suffixed[1]) then
+            raise exception 'feature % asks for %, and a column cannot be read so', quote_literal(feature), quote_literal(trim(suffixed[2]))
+                using errcode = 'MP001', hint = format('Name the column alone, %L; or %1$s:cyclical for a point in time, %1$s:hash:256 for a '
+                                                       'text, %1$s:384 for an array of so many numbers.', suffixed[1]);
         end if;
     end if;
     select * into described from mempair.describe_column(source, names[1]);

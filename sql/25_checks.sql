@@ -225,7 +225,8 @@ begin
     for declared in select * from jsonb_each(model.categories) as c(feature, list) loop
         if declared.feature <> all (model.text_features) then
             raise exception 'categories are declared for %, which is not a text feature', quote_literal(declared.feature)
-                using errcode = 'MP001', hint = format('The text features are %s.', model.text_features);
+                using errcode = 'MP001', hint = case when model.text_features = '{}' then 'It has no text features: leave categories out.'
+                                                    else format('The text features are %s.', array_to_string(model.text_features, ', ')) end;
         elsif jsonb_typeof(declared.list) <> 'array' or declared.list = '[]'
               or jsonb_path_exists(declared.list, '$[*] ? (@.type() != "string")')
               or (select count(distinct v) <> count(*) from jsonb_array_elements(declared.list) v) then
@@ -279,7 +280,7 @@ begin
     is_boolean := described.base = 'boolean'::regtype;
     if described.use is null or described.use = 'array' or (described.use = 'time' and model.positive is null) then
         raise exception 'target % has type %, which cannot be predicted', quote_literal(model.target), described.base
-            using errcode = 'MP004', hint = 'A target is boolean, a number, or text.';
+            using errcode = 'MP004', hint = 'A target is boolean, a number, or text; or any column one of whose values is to be told from all others: positive => ''...''.';
     end if;
     model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic'
                                             when model.unlearner = 'exact' and described.use = 'text' then 'classes'

@@ -307,7 +307,7 @@ begin
     elsif (select c.relrowsecurity and not pg_has_role(caller, c.relowner, 'usage') from pg_class c where c.oid = model.source) then
         raise exception 'table % has row security, which predict_all would go around', model.source
             using errcode = 'insufficient_privilege',
-                  hint = format('select mempair_try_predict(%L, t) from %s t', model.name, model.source);
+                  hint = format('select mempair_try_predict(%L, t.*) from %s t', model.name, model.source);
     end if;
     select p.* into published from mempair.published p where p.model_id = model.id;
     if not published.ready then

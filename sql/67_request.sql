@@ -78,9 +78,15 @@ create or replace function mempair.say_no_receipt(model mempair.model, key text)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     asking text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    may_know boolean := has_function_privilege(asking, 'mempair.request(text)', 'execute');
+    whose text := (select max(r.subject) from mempair.receipt r where r.model_id = model.id and r.row_key = key);
     waits boolean;
 begin
-    if has_function_privilege(asking, 'mempair.request(text)', 'execute') and exists (
+    if may_know and whose is not null then
+        raise notice 'row % of model % was deleted; its receipt is that of its %', quote_literal(key), quote_literal(model.name), quote_ident(model.subject)
+            using hint = format('select mempair.receipt(%L, %L)', model.name, whose);
+        return;
+    elsif may_know and exists (
         select from mempair.learned n where n.model_id = model.id and n.bucket = mempair.bucket(key) and n.row_key = key) then
         execute format(
             'select exists (select from (select t.* from mempair.change_%1$s_a t union all select t.* from mempair.change_%1$s_b t) as t
@@ -93,5 +99,5 @@ begin
     end if;
     raise notice 'there is no receipt of % for model %', quote_nullable(key), quote_literal(model.name)
         using hint = format('The key is %s. Either no learned row of this key was deleted, or no worker has applied it yet, or the receipt was consumed, or has expired after %s.',
-                            coalesce(model.subject || ' or ', '') || array_to_string(model.key_columns, ', '), model.keep_receipts);
+                            coalesce(model.subject, array_to_string(model.key_columns, ', ')), model.keep_receipts);
 end $$;

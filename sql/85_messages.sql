@@ -24,7 +24,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         when model.loss = 'classes'
             then format('predicts which of its values %I has, because %s', model.target, case
                 when (mempair.describe_column(model.source, model.target)).use = 'text'
-                    then 'that is a text; with positive => ''...'' it would predict the probability of one of them' else 'loss says so' end)
+                    then format('that has type %s; with', (mempair.describe_column(model.source, model.target)).base)
+                        || ' positive => ''...'' it would predict the probability of one of them' else 'loss says so' end)
         else format('predicts the number %I by %s loss, because that has type %s; for the probability of one of its values add '
                     'positive => ''...''', model.target, model.loss,
                     (mempair.describe_column(model.source, model.target)).base) end)
@@ -46,16 +47,18 @@ declare
     rows bigint;
     levels bigint;
     rare bigint;
+    kinds bigint;
     open_levels boolean;
     example text;
     listed text[];
 begin
-    for feature, given, rows, levels, rare in execute format(
-        'select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows, 0 as levels, 0 as rare
+    for feature, given, rows, levels, rare, kinds in execute format(
+        'select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows, 0 as levels, 0 as rare,
+                case when min(u.value) < max(u.value) then 2 else 1 end as kinds
          from %1$s, unnest(%2$L::text[], few.x[1:%4$s]) as u(name, value) group by u.name
          union all
          select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen),
-                count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5)
+                count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5), count(v.value)
          from (select u.name, u.value, count(*) as seen
                from %1$s, unnest(%3$L::text[], few.c[1:%5$s]) as u(name, value) group by u.name, u.value) as v
          group by v.name
@@ -67,7 +70,7 @@ begin
         example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
         listed := listed || (case when mempair.has_column(model.source, feature)
                                   then format('%I %s', feature, (mempair.describe_column(model.source, feature)).base) else feature end
-            || case when open_levels then format(' of %s levels', levels) else '' end
+            || case when open_levels then format(' of %s level%s', levels, case when levels <> 1 then 's' else '' end) else '' end
             || case when given < rows then format(', %s %% missing', round(100.0 * (rows - given) / rows, 1)) else '' end);
         if open_levels and rare > greatest(levels, 20) then
             raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
@@ -80,6 +83,9 @@ begin
         if given = 0 then
             raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
                 using hint = 'It is learned once it is there; until then it tells nothing.';
+        elsif kinds = 1 and given = rows and rows >= 50 then
+            raise warning 'feature % has the same value in all % rows looked at', quote_literal(feature), rows
+                using hint = 'It tells nothing until rows with other values come.';
         end if;
     end loop;
     if listed is not null then
@@ -96,6 +102,7 @@ declare
     labelled bigint;
     kinds bigint;
     first float8;
+    far bigint;
     varies boolean;
 begin
     execute format('select count(*), count(few.y), count(distinct %s), min(few.y) from %s',
@@ -124,6 +131,15 @@ begin
         raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), kinds
             using hint = format('If they are classes, say so: loss => ''classes''; or name the one to predict: positive => %L. Values that are there: %s.',
                                 split_part(mempair.some_values(model), ', ', 1), mempair.some_values(model));
+    elsif model.loss not in ('logistic', 'classes') then
+        execute format('select count(*) from %1$s, (
+                            select percentile_disc(array[0.05, 0.5, 0.95]) within group (order by few.y) as at from %1$s where abs(few.y) <= 1e150) as p
+                        where abs(few.y) <= 1e150 and abs(few.y - p.at[2]) > 64 * ((p.at[3] - p.at[1]) / 3.3) and p.at[3] > p.at[1]',
+                       mempair.few_rows(model)) into far;
+        if far > 0 then
+            raise warning '% of % targets lie some 64 deviations or more from the middle, and count as 64', far, labelled
+                using hint = format('If they are right, learn the logarithm: a column generated always as (ln(%I)) stored. If they are wrong, they do no harm.', model.target);
+        end if;
     end if;
 end $$;
 
@@ -185,7 +201,7 @@ begin
     end if;
     raise notice '%', case when mempair.worker_runs() then 'a worker is running, and learns'
                            else 'no worker is running: start one with "mempair worker"' end
-        using hint = format('Progress: select * from mempair.model_status; then: select %s(%L, t) from %s t;',
+        using hint = format('Progress: select * from mempair.model_status; then: select %s(%L, t.*) from %s t;',
                             case model.loss when 'classes' then 'mempair_predict_class' else 'mempair_predict' end, model.name, model.source);
 end $$;
 

@@ -48,6 +48,9 @@ def verify(
     else:
         lines = [{"check": c.check, "": "good" if c.fine else "WRONG", "found": c.detail} for c in report.checks]
         show_table(table(lines))
+    if report.fine and not report.begun:
+        say(f"{name} has learned nothing yet, and holds nothing: its {report.rows} rows wait.")
+        return
     if report.fine:
         say(f"{name} is what its {report.rows} rows make of it.")
         return

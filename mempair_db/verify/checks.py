@@ -59,6 +59,7 @@ class Report:
     rows: int  # of the table that can be learned
     waiting: int  # changes in the queue
     checks: list[Check]
+    begun: bool = True  # whether it has learned anything
 
     @property
     def fine(self) -> bool:
@@ -112,7 +113,8 @@ def look(connection: psycopg.Connection[Any], model_id: int, dsn: str | None, ba
     with bars(f"Verifying {taken.model.name}", max(taken.learned.rows, 1)) as advance:
         rows = taken.read_table(dsn, advance)
     unlearner, waiting = taken.model.terms["unlearner"], len(taken.waiting.changes)
-    return Report(taken.model.name, unlearner, rows.marks.rows, waiting, list(_checks(taken, rows)))
+    checks = list(_checks(taken, rows))
+    return Report(taken.model.name, unlearner, rows.marks.rows, waiting, checks, taken.model.engine.begun)
 
 
 def _checks(taken: Snapshot, rows: Rows) -> Iterator[Check]:

@@ -145,7 +145,7 @@ def test_balanced_classes_count_alike(world: World) -> None:
 
 
 REFUSED = [
-    ("at:weekly", "no column 'at:weekly'", ""),
+    ("at:weekly", "'at:weekly' asks for 'weekly'", "at:cyclical"),
     ("plan:cyclical", "has no hour", "Dates"),
     ("age:hash:16", "only a text can be hashed", "alone"),
     ("city:hash:1", "1 buckets", "2 to 512"),

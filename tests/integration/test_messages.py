@@ -67,7 +67,7 @@ FEW = "delete from people where id > 20"
 MANY = "update people set plan = 'level' || id % 400, email = 'level' || id % 3000"
 TEN_THOUSAND = "insert into people (id, email, churned) select i, 'mail' || i, true from generate_series(3001, 10000) i"
 QUOTED = """alter table people rename to "Pe""ople\""""
-PASTED = """select mempair_predict('it''s', t) from public."Pe""ople" t"""
+PASTED = """select mempair_predict('it''s', t.*) from public."Pe""ople" t"""
 LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
 NOT_DELETED = "'m' has learned row '42', and it was not deleted Delete it from public.people first."
 NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
@@ -91,6 +91,26 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "WARNING",
         "300 rows have a missing value and are not learned",
     ),
+    "targets far from all others": (
+        "update people set age = age * 1000000 where id % 100 = 1",
+        {"target": "'age'", "features": "'plan'"},
+        "WARNING",
+        "targets lie some 64 deviations or more from the middle",
+    ),
+    "a number that is always the same": (
+        "update people set age = 7",
+        {"features": "'age, plan'"},
+        "WARNING",
+        "feature 'age' has the same value in all 3000 rows looked at",
+    ),
+    "a text that is always the same": ("update people set plan = 'a'", {}, "NOTICE", "plan text of 1 level"),
+    "an enum": (
+        "create type mood as enum ('good', 'bad');"
+        " alter table people add m mood; update people set m = case when id % 2 = 0 then 'good' else 'bad' end::mood",
+        {"target": "'m'"},
+        "NOTICE",
+        "because that has type public.mood; with positive =>",
+    ),
     "skip leaves none": (
         "",
         {"on_null": "'skip'", "features": "'nothing'"},
@@ -99,7 +119,7 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     ),
     "no backfill": ("", {"backfill": "false"}, "NOTICE", "are not learned at once (backfill => false)"),
     "nobody works": ("", {}, "NOTICE", 'no worker is running: start one with "mempair worker"'),
-    "what next": ("", {}, "NOTICE", "select mempair_predict('m', t) from public.people t"),
+    "what next": ("", {}, "NOTICE", "select mempair_predict('m', t.*) from public.people t"),
     "somebody works": ("insert into mempair.worker (host, pid) values ('h', 1)", {}, "NOTICE", "a worker is running"),
     "no such positive value": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "no row has status = 'Yes'"),
     "and the values there are": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "are there: no, yes"),
@@ -175,6 +195,25 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         {"features": "'j'"},
         "'j' has type jsonb",
         "add a generated column",
+    ),
+    "a way of reading that nobody knows": (
+        "",
+        {"features": "'age, plan:foo'"},
+        "'plan:foo' asks for 'foo'",
+        "Name the column alone, 'plan'; or plan:cyclical for a point in time",
+    ),
+    "no number of buckets": ("", {"features": "'plan:hash:many'"}, "asks for 'hash:many'", "plan:hash:256 for a text"),
+    "categories of no text": (
+        "",
+        {"features": "'age'", "categories": """'{"age": ["1"]}'"""},
+        "declared for 'age', which is not a text",
+        "no text features: leave categories out",
+    ),
+    "a date as target": (
+        "alter table people add born date",
+        {"target": "'born'"},
+        "has type date, which cannot be predicted",
+        "one of whose values is to be told from all others",
     ),
     "too many curves": ("", {"curves": "99"}, "curves cannot be 99", "from 0 to 16"),
     "an empty name": ("", {"name": "''"}, "model_name cannot be ''", "1 to 63 characters"),
@@ -355,8 +394,8 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "a misspelt option of a feature": (
         "",
         {"features": "'age:cyclic'"},
-        "no column 'age:cyclic'",
-        "Did you mean 'age'?",
+        "'age:cyclic' asks for 'cyclic'",
+        "age:cyclical for a point in time",
     ),
     "one bucket": ("", {"features": "'email:hash:1'"}, "'email:hash:1' has 1 buckets", "from 2 to 512"),
     "a hashed number": ("", {"features": "'age:hash:8'"}, "only a text can be hashed", "Name the column alone"),
@@ -486,6 +525,14 @@ def test_who_gets_no_receipt_is_told_why(room: Room, superuser: Callable[[str], 
     assert "no receipt of '42'" in told(room.sql)
 
 
+def test_the_suggested_command_runs_where_a_column_has_the_name_of_the_alias(room: Room) -> None:
+    room.sql.execute("alter table people add t integer")
+    room.create()
+    room.work()
+    hint = next(said for _, said in room.said if "then: " in said)
+    assert len(room.sql.execute(hint.split("then: ")[1].encode()).fetchall()) == 3000
+
+
 def status(room: Room) -> tuple[str, str]:
     row = room.sql.execute("select status, reason from mempair.model_status").fetchone()
     assert row is not None
@@ -496,6 +543,13 @@ YES = {"target": "'status'", "positive": "'Yes'"}
 DROPPED = "drop table people cascade"
 REASONS: dict[str, tuple[str, dict[str, str], str, str, str]] = {
     "20 rows": (FEW, {}, "", "calibrating", "begins when 100 rows with a target are there; 20 changes wait"),
+    "no row without a missing value": (
+        "update people set age = null",
+        {"on_null": "'skip'"},
+        "",
+        "calibrating",
+        "begins when 100 rows with a target and no missing value are there; 3000 changes wait",
+    ),
     "a target all NULL": (
         "",
         {"target": "'unknown'"},

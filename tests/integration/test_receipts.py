@@ -200,8 +200,13 @@ def test_one_receipt_covers_all_rows_of_a_person(orders: Orders) -> None:
     receipts.check(document, [KEY.public], "user 42")
     salt = bytes.fromhex(document["deletions"][0]["salt"])
     assert hmac.digest(salt, b"user 42", "sha256").hex() == document["deletions"][0]["entry"]["tag"]
+    said: list[str] = []
+    orders.sql.add_notice_handler(lambda notice: said.append(f"{notice.message_primary} {notice.message_hint}"))
     assert orders.document("42") == {}
+    assert "row '42' of model 'late' was deleted; its receipt is that of its user_id" in said[0]
+    assert "select mempair.receipt('late', 'user 42')" in said[0]
     assert orders.document("user 43") == {}
+    assert "The key is user_id. Either no learned row" in said[1]
 
 
 def test_whose_row_it_was_is_not_asked_of_inserts_and_leaves_with_the_queue(orders: Orders) -> None:

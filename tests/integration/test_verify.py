@@ -99,11 +99,15 @@ def test_a_truncate_that_waits_leaves_what_came_after_it(shop: World) -> None:
     assert wrong(shop) == {}
 
 
-def test_a_model_that_has_learned_nothing_yet_is_fine(world: World) -> None:
+def test_a_model_that_has_learned_nothing_yet_is_fine(world: World, mempair: Run) -> None:
     world(SHOP, EXACT)
     world.fill(1, 50)
     world.work()
     assert wrong(world) == {}
+    name = world.one("select name from mempair.model")
+    code, out, err = mempair("verify", name, "--dsn", world.dsn)
+    assert code == 0
+    assert f"{name} has learned nothing yet, and holds nothing: its 50 rows wait." in out + err
 
 
 def test_a_deleted_row_kept_in_the_sums_is_caught(shop: World) -> None:
