@@ -88,6 +88,8 @@ WAYS = {
     ],
     "update beside delete": ["with u as (update orders set amount = 7 where id = 1) delete from orders where id = 2"],
     "the same rows again": ["update orders set amount = amount + 1", "update orders set amount = amount - 1"],
+    "keys that move, and others that change": ["update orders set id = id + id % 2 * 100, amount = amount + id % 3"],
+    "labels that come and go": ["update orders set late = nullif(late, id % 2 = 0)", "update orders set late = id < 9"],
     "keys that swap": ["update orders set id = 1 - id where id in (0, 1)"],
     "upsert": ["insert into orders values (1, 5, 5, 5, true) on conflict (id) do update set amount = 99"],
 }
