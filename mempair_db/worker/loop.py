@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg import errors as pg
 from psycopg.rows import class_row
+from threadpoolctl import threadpool_limits
 
 from mempair_db import __version__
 from mempair_db.database import revision
@@ -86,6 +87,12 @@ class Turn(NamedTuple):
         return None
 
 
+def one_thread() -> contextlib.AbstractContextManager[object]:
+    """Keep linear algebra to one thread: in the small products of a batch others only wait, and keep a core busy."""
+    limited: contextlib.AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    return limited
+
+
 class Worker:
     """Applies captured changes until told to stop. Any number of workers may share a database."""
 
@@ -138,7 +145,7 @@ class Worker:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
+                with one_thread(), connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
                     batch.prepare(connection)
                     if failures or not greeted:
                         self.messages.hello(connection, self.model_id)
@@ -153,7 +160,7 @@ class Worker:
 
     def run_once(self) -> dict[str, str]:
         """Work until nothing is left to do; return the models that failed, and why."""
-        with connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
+        with one_thread(), connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
             batch.prepare(connection)
             connection.execute(query("expire_receipts"))
             while self.round(connection) and not self._stop.is_set():

@@ -11,6 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from mempair_db.database import faults, models
 from mempair_db.database.connect import connect
@@ -486,6 +487,20 @@ def test_a_numeric_target_is_learned_as_a_regression(database: str) -> None:
         ).fetchone()
         assert worst is not None
         assert worst[0] < 500
+
+
+def test_a_worker_keeps_linear_algebra_to_one_thread_while_it_works_and_no_longer(shop: World) -> None:
+    seen: list[set[int]] = []
+
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    shop.fill(1, 300)
+    with threadpool_limits(limits=2, user_api="blas"):
+        Worker(shop.dsn, report=lambda model, outcome: seen.append(threads())).run_once()
+        assert seen
+        assert all(found == {1} for found in seen)
+        assert threads() == {2}
 
 
 def test_a_retrain_joins_by_hashing_whatever_the_planner_believes_and_leaves_the_session_as_it_was(
