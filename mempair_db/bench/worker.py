@@ -1,7 +1,8 @@
 """`mempair bench worker`: how fast changes are applied, how soon a deletion shows, what a retrain costs.
 
-applied     the worker over a queue of captured inserts, against COPY filling the captured table, and against
-            reading the same queue rows into arrays and doing nothing with them
+applied     the worker over a queue of captured inserts, against COPY filling the captured table, against reading the
+            same rows into arrays and doing nothing with them, and against a binary COPY of them out of Postgres,
+            than which nobody reads them faster
 deleted     the worker over a queue of captured deletions, ledger entries and receipts included
 latency     from the return of a DELETE's COMMIT to the published model, a worker running beside it
 memory      of a worker process, while the number of events it has applied grows
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import psutil  # type: ignore[import-untyped]
 import psycopg
+from psycopg import sql
 
 from mempair_db.bench import scratch
 from mempair_db.bench.report import Result, goal, machine, render
@@ -75,26 +77,37 @@ def _applied(connection: psycopg.Connection[Any], dsn: str, d: int, rows: int, r
     table.fill(1_000)
     Worker(dsn).run_once()
     number = _model_id(connection, table)
-    fill, read, apply = [], [], []
+    fill, out, read, apply = [], [], [], []
     with connect(dsn, autocommit=True) as worker:
         batch.prepare(worker)
         for _ in range(rounds + 1):
             block = table.block(rows)
             fill.append(_time(lambda block=block: table.copy_in(block)))
+            out.append(_time(lambda: _copy_out(table, table.next_id - rows)))
             read.append(_time(lambda: _read_all(worker, number)))
             apply.append(_time(lambda: _apply_all(worker, number)))
     table.drop()
     per_second = {
         name: rows / statistics.median(times[1:])
-        for name, times in (("COPY", fill), ("read", read), ("applied", apply))
+        for name, times in (("COPY", fill), ("COPY out", out), ("read", read), ("applied", apply))
     }
     return {
         "d": d,
         "rows": rows,
         **per_second,
         "applied/COPY": per_second["applied"] / per_second["COPY"],
+        "COPY out/COPY": per_second["COPY out"] / per_second["COPY"],
+        "applied/COPY out": per_second["applied"] / per_second["COPY out"],
         "applied/read": per_second["applied"] / per_second["read"],
     }
+
+
+def _copy_out(table: Table, first: int = 0) -> None:
+    """Read rows from a number on, as quickly as Postgres hands them out, and do nothing with them."""
+    rows = table.format("copy (select * from {} where id >= {}) to stdout (format binary)", sql.Literal(first))
+    with table.connection.cursor() as cursor, cursor.copy(rows) as copy:
+        for _ in copy:
+            pass
 
 
 def _read_all(worker: psycopg.Connection[Any], number: int) -> None:
@@ -195,18 +208,13 @@ def _retrain(connection: psycopg.Connection[Any], dsn: str, rows: int) -> dict[s
     Worker(dsn).run_once()
     number = _model_id(connection, table)
 
-    def copy_out() -> None:
-        with connection.cursor() as cursor, cursor.copy(table.format("copy {} to stdout (format binary)")) as copy:
-            for _ in copy:
-                pass
-
     def look() -> None:
         report = verify(dsn, number)
         if not report.fine:
             raise RuntimeError(f"an honest model does not verify: {report}")
 
     look()  # compiles
-    rounds = [(_time(copy_out), _time(look)) for _ in range(3)]
+    rounds = [(_time(lambda: _copy_out(table)), _time(look)) for _ in range(3)]
     copy, verified = (statistics.median(times) for times in zip(*rounds, strict=True))
     with connect(dsn, autocommit=True) as worker:
         batch.prepare(worker)

@@ -57,12 +57,9 @@ class Adding:
             self.sums = part if self.sums is None else self.sums + part
 
 
-def without(model: Model, sums: Sums | None, rows: Rows, at: npt.NDArray[np.int64]) -> Sums | None:
-    """Return the sums of the rows at some places, if those of all rows are known."""
-    if sums is None:
-        return None
-    others = np.delete(np.arange(len(rows.y)), at)
-    if len(others) == 0:
+def without(model: Model, sums: Sums | None, rows: Rows, others: npt.NDArray[np.int64]) -> Sums | None:
+    """Return the sums of all rows but some, if those of all rows are known."""
+    if sums is None or len(others) == 0:
         return sums
     c: Any = [rows.c[i] for i in others.tolist()] if len(rows.c) else ()
     return sums - model.exact.sums_of(rows.x[others], rows.y[others], c)

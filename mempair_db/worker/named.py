@@ -53,10 +53,11 @@ def read(connection: psycopg.Connection[Any], model: Model, changes: Changes, na
     index = np.flatnonzero(named)
     keys = Texts.of(changes.keys if len(index) == len(changes) else [changes.keys[i] for i in index.tolist()])
     rows, at, sums = find(connection, model, keys, changes.seq[index])
-    usual = len(index) == len(changes) and at.min() >= 0 and len(np.unique(at)) == len(at)
+    often = np.bincount(at[at >= 0], minlength=len(rows.y))  # how often each row is meant
+    usual = len(index) == len(changes) and at.min() >= 0 and often.max() == 1
     if usual and (changes.complete or not _goes_later(connection, model, changes)):
         x, c, y = _take(rows, at)
-        sums = meanwhile.without(model, sums, rows, at)
+        sums = meanwhile.without(model, sums, rows, np.flatnonzero(often == 0))
         return replace(changes, x=x, c=c, y=y, named=np.full(len(changes), FOUND, np.int8), distinct=True, sums=sums)
     if not changes.complete:
         rows, at = _as_they_came(connection, model, changes, index, rows, at)
