@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from .compiled import inlined, summed
+from .compiled import inlined, small, summed
 from .losses import derivative, second_derivative
 from .state import Constants, Matrix, State, Vector
 
@@ -39,28 +39,28 @@ def dot(a: Vector, b: Vector) -> float:
     return total
 
 
-@inlined
+@small
 def axpy(factor: float, x: Vector, out: Vector) -> None:
     """Add factor·x to `out`."""
     for j in range(out.shape[0]):
         out[j] += factor * x[j]
 
 
-@inlined
+@small
 def scale(factor: float, out: Vector) -> None:
     """Multiply `out` by the factor."""
     for j in range(out.shape[0]):
         out[j] *= factor
 
 
-@inlined
+@small
 def assign(out: Vector, x: Vector) -> None:
     """Copy x into `out`. A slice assignment would allocate."""
     for j in range(out.shape[0]):
         out[j] = x[j]
 
 
-@inlined
+@small
 def fill(out: Vector, number: float) -> None:
     """Set every entry of `out`."""
     for j in range(out.shape[0]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from .compiled import inlined
+from .compiled import small
 from .encode import TARGET_CLAMP
 
 LOGISTIC: Final = 0
@@ -37,7 +37,7 @@ def smoothness(loss: str) -> float:
     return 0.25 if loss == "logistic" else 1.0
 
 
-@inlined
+@small
 def largest_at_zero(loss: int, clip: float) -> float:
     """Bound ℓ(0, y) for every target there can be.
 
@@ -47,7 +47,7 @@ def largest_at_zero(loss: int, clip: float) -> float:
     return math.log(2.0) if loss == LOGISTIC else clip * FARTHEST
 
 
-@inlined
+@small
 def value(loss: int, clip: float, z: float, y: float) -> float:
     """ℓ(z, y).
 
@@ -67,7 +67,7 @@ def value(loss: int, clip: float, z: float, y: float) -> float:
     return 0.5 * residual * residual
 
 
-@inlined
+@small
 def derivative(loss: int, clip: float, z: float, y: float) -> float:
     """ℓ'(z, y).
 
@@ -86,7 +86,7 @@ def derivative(loss: int, clip: float, z: float, y: float) -> float:
     return residual
 
 
-@inlined
+@small
 def second_derivative(loss: int, clip: float, z: float, y: float) -> float:
     """ℓ''(z, y), where huber's kink counts as flat.
 

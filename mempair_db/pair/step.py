@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bounds import LONGEST
-from .compiled import compiled, inlined, uncounted
+from .compiled import compiled, inlined, small, uncounted
 from .curvature import DENSE, assign, direction, dot, empty_window, fill, invert, observe, scale
 from .losses import derivative, largest_at_zero, value
 from .noise import APART, CUT, STEPS
@@ -46,7 +46,7 @@ SURE: Final = math.sqrt(2.0 * math.log(1e9))
 """‖η‖ ≤ σ(√d + SURE) but for one deletion in a billion."""
 
 
-@inlined
+@small
 def shrink(d: Vector, longest: float) -> None:
     """Shorten d to the given length if it is longer."""
     length = math.sqrt(dot(d, d))
@@ -157,7 +157,7 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, grid:
     forget_sums(state, k, noise, grid)
 
 
-@inlined
+@small
 def keep_near(a: Vector, longest: float, grid: float) -> None:
     """Shorten the anchor to this length, in whole steps of the grid. It knows what the noise has left and no more."""
     length = math.sqrt(dot(a, a))
