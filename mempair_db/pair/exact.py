@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import classes
-from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
+from .encode import TARGET_CLAMP, UNIT, Encoding, Matrix, Texts, Vector, fit
 from .limits import LARGEST_CLIP
 from .reference import Integers, Reference, share
 from .sums import Sums, nothing
@@ -147,6 +147,8 @@ def _add(
     """Σ of the terms of a block of encoded rows."""
     s = sign * _weight(reference, y, weight)
     z = _scores(reference, X)
+    if reference.regression:
+        outside = outside | (np.abs(y) == TARGET_CLAMP * UNIT)
     counts = [sign.sum(), sign @ outside, sign @ unknown, 0.0]
     if reference.labels:
         counts[3:] = [sign @ (y < 0), *(sign @ (y == k) for k in range(len(reference.labels)))]

@@ -28,7 +28,7 @@ class Reference:
     w0: Integers  # (1 or the number of classes, d), in units of 2^−h
     h: int
     clip: int = 0  # huber: in units of 2^−10 deviations
-    outside: int = 0  # share of the reference rows with a number beyond the clamp, see `share`
+    outside: int = 0  # share of the reference rows with a number or target beyond the clamp, see `share`
     unknown: int = 0  # and with a level nobody knew
     labels: tuple[str, ...] = ()  # of several classes, in the order of their names
     weighted: bool = False  # whether rows count by weights, in 16ths

@@ -376,6 +376,18 @@ def test_a_refresh_comes_when_the_rows_ask_for_it(monkeypatch: pytest.MonkeyPatc
     assert outgrown(first, label, more, few) is None
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_targets_of_another_size_ask_for_a_refresh(loss: str) -> None:
+    """They count as 64 deviations until then: a thousand times larger, they were foretold so for 1,800 rows."""
+    x, _ = rows(4000)
+    y = x @ (1.0, -2.0, 0.5, 0.0) + np.random.default_rng(1).normal(size=4000)
+    reference = exact.refer(x[:3000], y[:3000], loss=loss)
+    for times, why in ((1.0, None), (1000.0, "new rows have numbers beyond the clamp")):
+        total = exact.sums(reference, x[:3000], y[:3000]) + exact.sums(reference, x[3000:], y[3000:] * times)
+        w = exact.solve(reference, total)
+        assert rules.outgrown(reference, total, w, rows_then=3000, left=1, rows=1) == why
+
+
 def test_new_levels_ask_for_a_refresh() -> None:
     x, y = rows(1000)
     reference = exact.refer(x, y, [("old",)] * 1000)
