@@ -147,6 +147,23 @@ def test_targets_that_have_no_square_are_refused_and_named(world: World) -> None
     assert {fine for fine, _ in found(world).values()} == {True}
 
 
+def test_targets_beyond_the_clamp_are_counted_in_sql_and_in_duckdb(world: World, tmp_path: Path) -> None:
+    world(
+        "create table t (id integer primary key, a float8, y float8)",
+        "insert into t select i, sin(i), cos(i) from generate_series(1, 2000) i",
+        "select mempair.create_model('m', 't', features => array['a'], target => 'y')",
+    )
+    world.work()
+    world("insert into t select i, sin(i), cos(i) * 1e6 from generate_series(2001, 2100) i")  # too few for a refresh
+    world.work()
+    in_sql, stored = computed(world)
+    assert in_sql == stored
+    assert stored[1] == 100
+    export(world.dsn, tmp_path / "e", rows=True)
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
+
+
 @pytest.fixture
 def honest(world: World) -> World:
     world(RANDOM)
