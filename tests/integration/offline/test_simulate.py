@@ -221,8 +221,8 @@ def test_a_text_that_decides_is_advised_a_smaller_ridge_unless_the_default_is_ea
     rng = np.random.default_rng(7)
     breeds = rng.integers(0, 60, size=3_000)
     y = rng.normal(size=60)[breeds] if regression else np.where(breeds % 3 == 0, 1.0, -1.0)
-    texts = [(f"b{b}",) for b in breeds.tolist()]
-    pets = Table(rng.normal(size=(3_000, 1)), texts, y, ["age"], ["breed"], regression, 0)
+    age = rng.normal(size=(3_000, 1))
+    pets = Table(age, [(f"b{b}",) for b in breeds.tolist()], y, ["age"], ["breed"], regression, 0)
     wanted = scenarios(lam=[0.1], gamma=[0.3])
     exact = trials(pets, wanted)
     advised = "unlearner => 'exact', ridge => 1" if regression else "unlearner => 'exact'"
