@@ -150,7 +150,8 @@ begin
         offset 0',
         mempair.slopes_expression(fixed), mempair.midway_expression(fixed), scores,
         mempair.place_expression(fixed, mempair.text_count(model)), mempair.weight_of_row(model),
-        case when is_regression then target else '0::bigint' end, coded.outside, coded.unknown,
+        case when is_regression then target else '0::bigint' end,
+        coded.outside || case when is_regression then format(' or abs(%s) = 65536', target) else '' end, coded.unknown,
         (select string_agg(format('(%s)::bigint as k%s', k.value, k.ordinality), ', ') from unnest(coded.expressions) with ordinality k(value, ordinality)),
         (select string_agg(format('%s as q%s,', mempair.quantised(format('r.x[%s]', n.ordinality), (n.value ->> 0)::float8,
                                                                   (n.value ->> 1)::float8, 4), n.ordinality), ' ')

@@ -116,7 +116,7 @@ declare
     width integer := case when mempair.solved_together(fixed) then cardinality(w) else d end;
     matrices integer := cardinality(w) / width;
     counts integer := 4 + coalesce(jsonb_array_length(fixed -> 'labels'), 0);
-    ridge float8[] := mempair.penalties(d, (model.promise ->> 'ridge')::float8);
+    ridge float8[] := mempair.penalties(d, (model.promise ->> 'ridge')::float8 / case when fixed ? 'eased' then 10 else 1 end);
     unit float8 := case when (fixed ->> 'weighted')::boolean then 16 else 1 end;
     g_unit float8 := unit * case loss when 'squared' then 2::float8 ^ 20 when 'huber' then 2::float8 ^ 28 else 2::float8 ^ 24 end;
     h_unit float8 := unit * case loss when 'squared' then 2::float8 ^ 20 when 'huber' then 2::float8 ^ 28 else 2::float8 ^ 30 end;

@@ -17,7 +17,10 @@ from mempair_db.pair.reference import Reference
 TEMPLATE: Final = Path(__file__).with_name("constants.sql")
 NO_NUMBERS: Final = "select 0 as place, null::double as number, null::bigint as quantised where false"
 NO_TEXTS: Final = "select 0 as place, null::varchar as value where false"
-KNOWN: Final = ["encoding", "loss", "w0", "h", "clip", "outside", "unknown", "labels", "weighted", "class_weights"]
+KNOWN: Final = [
+    *("encoding", "loss", "w0", "h", "clip", "outside", "unknown"),
+    *("labels", "weighted", "class_weights", "eased"),
+]
 
 
 def views(

@@ -126,7 +126,8 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     coded = [
         f"cast({expression} as bigint) as k{i}" for i, expression in enumerate(_coordinates(encoding, texts, others))
     ]
-    outside = " or ".join(["false", *(f"coalesce(abs(q{j}) = {CLAMP * UNIT}, false)" for j in range(len(numbers)))])
+    beyond = [f"coalesce(abs(q{j}) = {CLAMP * UNIT}, false)" for j in range(len(numbers))]
+    outside = " or ".join([f"abs(yq) = {TARGET_CLAMP * UNIT}", *beyond])
     missing = [f"q{j} is null" for j, number in enumerate(encoding.numbers) if not number.missing]
     unknown = " or ".join(["false", *missing, *(f"({other})" for other in others)])
     scored = [" + ".join(f"({w}) * k{i}" for i, w in enumerate(w0)) for w0 in reference.w0.tolist()]

@@ -23,6 +23,7 @@ int64.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -31,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import classes
-from .encode import UNIT, Encoding, Matrix, Texts, Vector, fit
+from .encode import TARGET_CLAMP, UNIT, Encoding, Matrix, Texts, Vector, fit
 from .limits import LARGEST_CLIP
 from .reference import Integers, Reference, share
 from .sums import Sums, nothing
@@ -39,6 +40,8 @@ from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
 
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
+EASE: Final = 10.0  # the ridge is divided by it where it holds a model back
+HELD_BACK: Final = 0.1  # which it does if so large a share of Σp(1 − p) would be spared (EXACT.md, 7)
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
 P_UNIT: Final = classes.P_UNIT
 C_UNIT: Final = 2**10
@@ -144,6 +147,8 @@ def _add(
     """Σ of the terms of a block of encoded rows."""
     s = sign * _weight(reference, y, weight)
     z = _scores(reference, X)
+    if reference.regression:
+        outside = outside | (np.abs(y) == TARGET_CLAMP * UNIT)
     counts = [sign.sum(), sign @ outside, sign @ unknown, 0.0]
     if reference.labels:
         counts[3:] = [sign @ (y < 0), *(sign @ (y == k) for k in range(len(reference.labels)))]
@@ -224,8 +229,9 @@ def units(reference: Reference) -> tuple[float, float]:
     return float(weight * g), float(weight * H)
 
 
-def penalties(d: int, ridge: float) -> Vector:
+def penalties(reference: Reference, ridge: float) -> Vector:
     """Λ, the ridge of every coordinate. Its twin is mempair.penalties in sql/78_verify.sql."""
+    d, ridge = reference.d, ridge / EASE if reference.eased else ridge
     penalty = np.full(d, float(ridge))  # a whole number would make the intercept's 0
     penalty[0] = min(INTERCEPT_RIDGE, ridge)
     return penalty
@@ -242,7 +248,7 @@ def solve(reference: Reference, total: Sums, ridge: float = RIDGE, reach: float 
     on it too a rare yes was foretold too often: 1.5 % of 1,000 customers, log loss .090 instead of .072 (EXACT.md, 7).
     """
     g_unit, H_unit = units(reference)
-    penalty = penalties(reference.d, ridge)
+    penalty = penalties(reference, ridge)
     _, matrices, width = reference.shape
     w0 = (reference.w0 * 2.0**-reference.h).reshape(matrices, width)
     penalty = np.tile(penalty, width // reference.d)
@@ -312,24 +318,54 @@ def settle(start: Reference, total: Callable[[Reference], Sums], ridge: float = 
     """Find w0 from sums over the reference rows alone, which may so be on several machines (EXACT.md, 3).
 
     `total` adds the reference rows up under the constants that it is given. A ridge below 10 holds here too: from a w0
-    that was held back by 10 one step does not arrive where a small ridge leads (EXACT.md, 7).
+    that was held back by 10 one step does not arrive where a small ridge leads (EXACT.md, 7). The default itself is
+    eased where it holds the model back: where a text, or straight lines, nearly decide the target.
     """
     at_zero = total(begin(start.encoding, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
     n = at_zero.n
     start = replace(start, outside=share(at_zero.outside, n), unknown=share(at_zero.unknown, n))
     if start.loss == "squared":
         return replace(start, h=0)
-    w = start
+    w, last = _stand_still(start, total, min(RIDGE, ridge))
+    if ridge == RIDGE and not w.regression and spared(*last) > HELD_BACK:
+        w, _ = _stand_still(replace(w, eased=True), total, ridge)
+    h = grid(int(np.trace(at_zero.H[0])), n)
+    return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
+
+
+def _stand_still(
+    w: Reference, total: Callable[[Reference], Sums], ridge: float
+) -> tuple[Reference, tuple[Reference, Sums]]:
+    """Return where Newton's method stands still, and from where with which sums its last step came."""
     for _ in range(STEPS):
+        last = w, total(w)
         # Newton's whole step of several classes, from far away, may lead further away: with seven of CoverType it did.
         reach = REACH if w.labels else np.inf
-        step = np.floor(solve(w, total(w), min(RIDGE, ridge), reach) * 2.0**FINE + 0.5).astype(np.int64)
+        step = np.floor(solve(*last, ridge, reach) * 2.0**FINE + 0.5).astype(np.int64)
         still = np.abs(step - w.w0).max() <= STILL
         w = replace(w, w0=step)
         if still:
             break
-    h = grid(int(np.trace(at_zero.H[0])), n)
-    return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
+    return w, last
+
+
+def spared(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+    """Foretell the loss that an eased ridge would spare, as a share of Σp(1 − p), by Akaike's criterion.
+
+    To all rows' loss, which is a parabola in w by the sums, d_eff = tr A⁻¹H is added: what new rows cost more.
+    """
+    g_unit, H_unit = units(reference)
+    _, matrices, width = reference.shape
+    w0 = (reference.w0 * 2.0**-reference.h).reshape(matrices, width)
+    loss = [0.0, 0.0]
+    for k, eased in itertools.product(range(matrices), (False, True)):
+        penalty = np.tile(penalties(replace(reference, eased=eased), ridge), width // reference.d)
+        H, g = total.H[k] / H_unit, total.g[k] / g_unit
+        inverse = np.linalg.inv(H + np.diag(penalty))
+        step = -inverse @ (g + penalty * w0[k])
+        loss[eased] += g @ step + step @ H @ step / 2.0 + (inverse * H).sum()
+    intercepts = np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum() / H_unit
+    return float((loss[False] - loss[True]) / intercepts)
 
 
 def grid(squares: int, n: int) -> int:

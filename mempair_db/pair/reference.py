@@ -28,11 +28,12 @@ class Reference:
     w0: Integers  # (1 or the number of classes, d), in units of 2^−h
     h: int
     clip: int = 0  # huber: in units of 2^−10 deviations
-    outside: int = 0  # share of the reference rows with a number beyond the clamp, see `share`
+    outside: int = 0  # share of the reference rows with a number or target beyond the clamp, see `share`
     unknown: int = 0  # and with a level nobody knew
     labels: tuple[str, ...] = ()  # of several classes, in the order of their names
     weighted: bool = False  # whether rows count by weights, in 16ths
     class_weights: tuple[int, ...] = ()  # of no and yes, or of each class, in 16ths
+    eased: bool = False  # whether a tenth of the ridge holds, see `exact.settle`
 
     @property
     def regression(self) -> bool:
@@ -57,7 +58,7 @@ class Reference:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that survive JSON without loss."""
-        kinds = {name: getattr(self, name) for name in ("labels", "weighted", "class_weights")}
+        kinds = {name: getattr(self, name) for name in ("labels", "weighted", "class_weights", "eased")}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kinds.items() if value} | {
             "encoding": self.encoding.to_json(),
             "loss": self.loss,
@@ -79,6 +80,7 @@ class Reference:
             labels=tuple(values.get("labels", ())),
             weighted=bool(values.get("weighted", False)),
             class_weights=tuple(values.get("class_weights", ())),
+            eased=bool(values.get("eased", False)),
             **plain,
         )
 

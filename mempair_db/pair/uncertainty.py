@@ -46,7 +46,7 @@ def spread(reference: Reference, total: Sums, w: Matrix, k: int = 0, ridge: floa
     if reference.labels and reference.together:  # one matrix of all classes, of which each has its part
         own, k, w = slice(k * reference.d, (k + 1) * reference.d), 0, w.reshape(1, -1)
     H = total.H[k] / H_unit
-    penalty = np.tile(penalties(reference.d, ridge), len(H) // reference.d)
+    penalty = np.tile(penalties(reference, ridge), len(H) // reference.d)
     inverse = np.linalg.inv(H + np.diag(penalty))
     shrunk = inverse * penalty  # A⁻¹Λ
     corrected = inverse + shrunk @ inverse

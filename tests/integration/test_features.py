@@ -288,7 +288,7 @@ def test_a_regression_is_least_squares(world: World) -> None:
         rows = reference.read(connection, model, *EVERY_ROW)
     X, _, _ = engine.reference.encoding.encode(rows.x)
     target = engine.reference.encoding.encode_target(rows.y)
-    penalty = np.sqrt(np.diag(exact.penalties(engine.reference.d, 1e-6)))
+    penalty = np.sqrt(np.diag(exact.penalties(engine.reference, 1e-6)))
     solved = np.linalg.lstsq(
         np.vstack([X / 1024, penalty]), np.append(target / 1024, np.zeros(len(penalty))), rcond=None
     )

@@ -147,6 +147,23 @@ def test_targets_that_have_no_square_are_refused_and_named(world: World) -> None
     assert {fine for fine, _ in found(world).values()} == {True}
 
 
+def test_targets_beyond_the_clamp_are_counted_in_sql_and_in_duckdb(world: World, tmp_path: Path) -> None:
+    world(
+        "create table t (id integer primary key, a float8, y float8)",
+        "insert into t select i, sin(i), cos(i) from generate_series(1, 2000) i",
+        "select mempair.create_model('m', 't', features => array['a'], target => 'y')",
+    )
+    world.work()
+    world("insert into t select i, sin(i), cos(i) * 1e6 from generate_series(2001, 2100) i")  # too few for a refresh
+    world.work()
+    in_sql, stored = computed(world)
+    assert in_sql == stored
+    assert stored[1] == 100
+    export(world.dsn, tmp_path / "e", rows=True)
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
+
+
 @pytest.fixture
 def honest(world: World) -> World:
     world(RANDOM)
@@ -406,3 +423,25 @@ def test_texts_of_many_levels_share_the_width_and_the_constants_are_found_again(
     kept = world.execute(f"select jsonb_array_length(t -> 0) from mempair.model, {texts} t")
     assert kept == [(75,)] * 8  # 300 and 150 of each would be too wide
     assert world.one("select mempair.wrong_encoding(this) from mempair.model this") is None
+
+
+def test_an_eased_ridge_is_the_same_in_sql_and_in_duckdb(world: World, tmp_path: Path, mempair: Run) -> None:
+    world(
+        "create table t (id integer primary key, a float8, c text, label boolean)",
+        "insert into t select i, sin(i), 'kind ' || i * i % 37, (i * i % 37) % 2 = 0 from generate_series(1, 2000) i",
+        "select mempair.create_model('m', 't', target => 'label', features => array['a', 'c'])",
+    )
+    world.work()
+    assert world.one("select (constants ->> 'eased')::boolean from mempair.model") is True
+    assert {fine for fine, _ in found(world).values()} == {True}
+    assert "NOT judged again in SQL" in found(world)["constants"][1]
+    assert mempair("verify", "m", "--dsn", world.dsn)[0] == 0
+    export(world.dsn, tmp_path / "e", rows=True)
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
+    world("delete from t where id % 10 = 0")
+    world.work()
+    assert {fine for fine, _ in found(world).values()} == {True}
+    with world.sql.transaction(force_rollback=True):  # what was solved with a tenth of the ridge was not with the whole
+        world("update mempair.model set constants = constants - 'eased'")
+        assert [check for check, (fine, _) in found(world).items() if fine is False] == ["served", "constants"]

@@ -95,6 +95,7 @@ def by_definition(reference: Reference, rows: Sequence[Row]) -> bytes:
     H = [{(i, j): 0 for i in range(width) for j in range(i, width)} for _ in range(matrices)]
     for row in rows:
         x, outside, unknown = coordinates(reference.encoding, row)
+        outside |= reference.regression and slopes(reference, 0, row[1])[2] == (64 * 1024) ** 2
         scores = [sum(a * b for a, b in zip(w0, x, strict=True)) >> reference.h for w0 in reference.w0.tolist()]
         name = json.dumps(row[1], ensure_ascii=False)
         place = (labels.index(name) if name in labels else -1) if labels else int(row[1] > 0)

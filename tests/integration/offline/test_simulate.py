@@ -216,15 +216,18 @@ def test_an_exact_regression_is_judged_by_the_variance_it_explains() -> None:
     assert advise(simulate(found, wanted, draws=2), 0.01, exact).exact
 
 
-def test_a_text_that_decides_is_advised_a_smaller_ridge() -> None:
+@pytest.mark.parametrize("regression", [True, False])
+def test_a_text_that_decides_is_advised_a_smaller_ridge_unless_the_default_is_eased(regression: bool) -> None:
     rng = np.random.default_rng(7)
     breeds = rng.integers(0, 60, size=3_000)
-    y = np.where(breeds % 3 == 0, 1.0, -1.0)
-    pets = Table(rng.normal(size=(3_000, 1)), [(f"b{b}",) for b in breeds.tolist()], y, ["age"], ["breed"], False, 0)
+    y = rng.normal(size=60)[breeds] if regression else np.where(breeds % 3 == 0, 1.0, -1.0)
+    age = rng.normal(size=(3_000, 1))
+    pets = Table(age, [(f"b{b}",) for b in breeds.tolist()], y, ["age"], ["breed"], regression, 0)
     wanted = scenarios(lam=[0.1], gamma=[0.3])
     exact = trials(pets, wanted)
-    assert advise(simulate(pets, wanted, draws=2), 0.01, exact).sql() == "unlearner => 'exact', ridge => 1"
-    assert exact[0].row()["ridge"] == 1.0
+    advised = "unlearner => 'exact', ridge => 1" if regression else "unlearner => 'exact'"
+    assert advise(simulate(pets, wanted, draws=2), 0.01, exact).sql() == advised
+    assert exact[0].row()["ridge"] == (1.0 if regression else 10.0)
 
 
 def test_published_models_get_passive(table: Table) -> None:
