@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database import learned, resources
 from mempair_db.database.connect import connect
@@ -34,6 +36,23 @@ def test_the_owner_needs_no_special_rights(database: str) -> None:
             "select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls from pg_roles where rolname = current_user"
         ).fetchone()
     assert row == (False,)
+
+
+def test_the_owner_may_have_any_name(empty_database: str, superuser: Callable[[str], str]) -> None:
+    given = conninfo_to_dict(empty_database)
+    named = f'Ann "O" {given["user"]}'
+    with psycopg.connect(superuser(empty_database), autocommit=True) as connection:
+        rename = sql.SQL("alter role {} rename to {}")
+        connection.execute(rename.format(sql.Identifier(str(given["user"])), sql.Identifier(named)))
+        try:
+            dsn = make_conninfo(empty_database, user=named)
+            install(dsn)
+            install(dsn)
+            with psycopg.connect(dsn) as owner:
+                owner.execute("create table customers (id bigint primary key, age integer, churned boolean)")
+                owner.execute("select mempair.create_model('churn', 'customers', 'churned', array['age'])")
+        finally:
+            connection.execute(rename.format(sql.Identifier(named), sql.Identifier(str(given["user"]))))
 
 
 def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_database: str) -> None:
