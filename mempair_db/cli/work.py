@@ -7,6 +7,7 @@ import time
 from typing import Annotated
 
 import typer
+from psycopg.errors import InsufficientPrivilege
 from rich.live import Live
 from rich.text import Text
 
@@ -95,7 +96,12 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
     from mempair_db.worker.retrain import retrain as replay  # noqa: PLC0415
 
     address = server.ensure(dsn)
-    number = model_id(address, name) or 0
+    try:
+        number = model_id(address, name) or 0
+    except InsufficientPrivilege:  # an operator's right is to ask for it
+        rows(address, "retrain", name=name, reason=None)
+        say(f"A worker will retrain {name}.")
+        return
     with connect(address, autocommit=True) as connection:
         batch.prepare(connection)
         outcome = replay(connection, number, "requested", dsn=address, bars=shown_on(messages))
