@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -210,6 +211,24 @@ def test_two_installers_at_once_do_not_meet(empty_database: str, database: str) 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(install, [empty_database] * 4))
     assert snapshot(empty_database) == snapshot(database)
+
+
+def test_an_upgrade_that_meets_a_query_which_holds_views_in_another_order_is_tried_again(
+    database: str, superuser: Callable[[str], str]
+) -> None:
+    with psycopg.connect(superuser(database)) as other, ThreadPoolExecutor() as pool:
+        other.execute("set deadlock_timeout = '1min'")  # so that it is the installer who is ended
+        other.execute("select from mempair.errors limit 0")
+        installed = pool.submit(install, database)
+        waiting = (
+            "select from pg_locks l join pg_database d on d.oid = l.database"
+            " where not l.granted and d.datname = current_database()"
+        )
+        while not other.execute(waiting).fetchall() and not installed.done():
+            time.sleep(0.01)
+        other.execute("select from mempair.model_status limit 0")
+        other.commit()
+        installed.result(timeout=60)
 
 
 def test_an_upgrade_keeps_models_working(database: str) -> None:
