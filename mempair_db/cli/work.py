@@ -28,8 +28,8 @@ def worker(
     dsn: Dsn = None,
 ) -> None:
     """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
+    from mempair_db.database.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
-    from mempair_db.pair.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
     from mempair_db.worker import logs  # noqa: PLC0415
     from mempair_db.worker.loop import Worker  # noqa: PLC0415
     from mempair_db.worker.metrics import Metrics  # noqa: PLC0415
