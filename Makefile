@@ -9,7 +9,7 @@ demo: $(VENV)/.base
 	@$(BIN)/mempair demo
 
 test: lint
-	$(BIN)/python -m mempair_db.pair.ahead  # once: each of the processes would do it by itself
+	$(BIN)/python -m mempair_db.database.ahead  # once: each of the processes would do it by itself
 	$(BIN)/pytest --numprocesses 4 --cov --cov-report term
 	$(BIN)/python tests/matrix.py system
 

@@ -26,8 +26,8 @@ class MempairError(Exception):
         self.facts = facts
         self.remedy = remedy
         self.whole = whole
-        parts = ["" if whole else inspect.cleandoc(type(self).__doc__ or ""), facts, remedy]
-        super().__init__(" ".join(part for part in parts if part))
+        what = "" if whole or type(self) is MempairError else inspect.cleandoc(type(self).__doc__ or "")
+        super().__init__(" ".join(part for part in (what, facts, remedy) if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Come out of another process as it was raised there."""

@@ -191,7 +191,8 @@ def qualified(table: Table) -> str:
     """Return a table's name as SQL would have it, quoted where need be."""
     from sqlalchemy.dialects import postgresql  # noqa: PLC0415
 
-    return str(postgresql.dialect().identifier_preparer.format_table(table))  # type: ignore[no-untyped-call]
+    plain = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # a "%" is doubled for others
+    return str(plain.identifier_preparer.format_table(table))
 
 
 def _column(given: Any) -> str:

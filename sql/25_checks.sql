@@ -71,9 +71,9 @@ end $$;
 create or replace function mempair.check_creator() returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-    owner name := (select n.nspowner::regrole::text from pg_namespace n where n.nspname = 'mempair');
+    owner name := (select pg_get_userbyid(n.nspowner) from pg_namespace n where n.nspname = 'mempair');
 begin
-    if current_user::regrole <> (select n.nspowner from pg_namespace n where n.nspname = 'mempair') then
+    if owner <> current_user then
         raise exception 'models belong to %, who owns schema mempair, and you are %', owner, current_user
             using errcode = 'MP003', hint = 'Become that role with "set role"; it must be allowed to create triggers on the table.';
     end if;

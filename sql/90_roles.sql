@@ -30,6 +30,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'insert', 'table mempair.receipt'),
         ('worker', 'insert', 'table mempair.rejected'),
         ('worker', 'select', 'table mempair.model_status'),
+        ('worker', 'select', 'table mempair.workers'),
         ('reader', 'usage', 'schema mempair'),
         ('reader', 'select', 'table mempair.model_status'),
         ('reader', 'select', 'table mempair.table_status'),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mempair_db import errors
-from mempair_db.cli.common import AsJson, Dsn, Name, group, rows, say, show
+from mempair_db.cli.common import AsJson, Dsn, Name, group, model_id, rows, say, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
 from mempair_db.ledger import checkpoints, keys, notes
@@ -60,7 +60,10 @@ def odometer_show(
     as_json: AsJson = False,
 ) -> None:
     """Show the newest entries of a model's ledger."""
-    show(rows(dsn, "odometer", name=name, last=last), as_json)
+    entries = rows(dsn, "odometer", name=name, last=last)
+    if not entries:
+        model_id(server.ensure(dsn), name)
+    show(entries, as_json)
 
 
 @odometer_app.command("verify")

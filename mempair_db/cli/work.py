@@ -7,6 +7,7 @@ import time
 from typing import Annotated
 
 import typer
+from psycopg.errors import InsufficientPrivilege
 from rich.live import Live
 from rich.text import Text
 
@@ -27,8 +28,8 @@ def worker(
     dsn: Dsn = None,
 ) -> None:
     """Apply captured changes: learn, unlearn, retrain. Run as many as you like."""
+    from mempair_db.database.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415
-    from mempair_db.pair.ahead import compile_meanwhile  # noqa: PLC0415 - numba takes a moment to import
     from mempair_db.worker import logs  # noqa: PLC0415
     from mempair_db.worker.loop import Worker  # noqa: PLC0415
     from mempair_db.worker.metrics import Metrics  # noqa: PLC0415
@@ -95,7 +96,12 @@ def retrain(name: Name, dsn: Dsn = None) -> None:
     from mempair_db.worker.retrain import retrain as replay  # noqa: PLC0415
 
     address = server.ensure(dsn)
-    number = model_id(address, name) or 0
+    try:
+        number = model_id(address, name) or 0
+    except InsufficientPrivilege:  # an operator's right is to ask for it
+        rows(address, "retrain", name=name, reason=None)
+        say(f"A worker will retrain {name}.")
+        return
     with connect(address, autocommit=True) as connection:
         batch.prepare(connection)
         outcome = replay(connection, number, "requested", dsn=address, bars=shown_on(messages))

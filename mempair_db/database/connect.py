@@ -27,6 +27,9 @@ def connect(
     # UTF8: what the database's own encoding has, it has too, and the binary formats are read as such.
     options: dict[str, Any] = {"application_name": application_name, "client_encoding": "UTF8"}
     with translated(), psycopg.connect(dsn, autocommit=True, **options) as connection:
+        # The only one that psycopg reads; a role or a database may have another. Poolers keep it for its client.
+        if not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
+            connection.execute("set datestyle = iso")
         if checked:
             revision.require(connection)
         connection.autocommit = autocommit

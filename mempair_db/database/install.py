@@ -6,10 +6,12 @@ import io
 import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import psycopg
 from alembic import command
 from alembic.config import Config
+from psycopg.errors import DeadlockDetected
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -19,9 +21,21 @@ from mempair_db.database.connect import connect, translated
 from mempair_db.database.resources import directory, stamp
 from mempair_db.errors import SchemaMismatch
 
+TRIES: Final = 5
+
 
 def install(dsn: str) -> None:
     """Install schema mempair or bring it up to date, in one transaction."""
+    for left in reversed(range(TRIES)):
+        try:
+            _install(dsn)
+            break
+        except DeadlockDetected:  # a worker, or somebody's query, held views in another order; all of it is undone
+            if not left:
+                raise
+
+
+def _install(dsn: str) -> None:
     engine = create_engine("postgresql+psycopg://", creator=lambda: _opened(dsn), poolclass=NullPool)
     steps = runpy.run_path(str(directory("migrations") / "steps.py"))
     with translated(), _unwrapped(), engine.begin() as connection:

@@ -14,6 +14,7 @@ import psycopg
 from rich.console import Console
 
 from mempair_db import settings
+from mempair_db.database.ahead import compile_meanwhile
 from mempair_db.database.connect import connect
 from mempair_db.database.install import install
 from mempair_db.demo import beside
@@ -21,7 +22,6 @@ from mempair_db.demo.customers import TABLE, Customer, insert, invent
 from mempair_db.demo.screen import Screen
 from mempair_db.embedded import server
 from mempair_db.pair import odometer
-from mempair_db.pair.ahead import compile_meanwhile
 from mempair_db.pair.encode import Vector
 from mempair_db.worker.loop import Worker
 

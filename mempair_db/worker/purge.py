@@ -83,7 +83,9 @@ def _rotate(connection: psycopg.Connection[Any], model_id: int) -> datetime:
 def _erase(connection: psycopg.Connection[Any], model_id: int) -> int | None:
     """Truncate the table that capture does not write to, if it is drained; return which it was."""
     try:
-        erased, half = connection.execute(query("erase_queue"), {"model": model_id}).fetchone() or (False, None)
+        with connection.transaction():
+            connection.execute("set transaction isolation level read committed")  # whatever the role's default is
+            erased, half = connection.execute(query("erase_queue"), {"model": model_id}).fetchone() or (False, None)
     except LockNotAvailable:
         return None
     return half if erased else None

@@ -7,7 +7,7 @@ select pg_catalog.pg_advisory_xact_lock(7882827052219986527);
 do $$
 declare
     object record;
-    schema_owner text := (select n.nspowner::regrole from pg_catalog.pg_namespace n where n.nspname = 'mempair');
+    schema_owner name := (select pg_catalog.pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n where n.nspname = 'mempair');
 begin
     if pg_catalog.current_setting('server_version_num')::integer < 140000 then
         raise exception 'PostgreSQL % is too old', pg_catalog.current_setting('server_version')
@@ -18,13 +18,13 @@ begin
             using errcode = 'MP007', hint = 'Make a database with another encoding, such as UTF8, and move the data there.';
     end if;
     -- Objects of somebody else in our schema could change what our functions do.
-    if schema_owner <> current_user::pg_catalog.regrole::text then
+    if schema_owner <> current_user then
         raise exception 'schema mempair already exists and belongs to %', schema_owner
             using errcode = 'MP003', hint = 'Install as that role, or drop the schema.';
     end if;
     -- CREATE OR REPLACE leaves a function to whoever made it first: somebody else's would go on being theirs to change.
     for object in
-        select pg_catalog.format('%s %s', o.kind, o.name) as name, o.owner::pg_catalog.regrole as owner
+        select pg_catalog.format('%s %s', o.kind, o.name) as name, pg_catalog.pg_get_userbyid(o.owner) as owner
         from (
             select 'function' as kind, p.oid::pg_catalog.regprocedure::text as name, p.proowner as owner
             from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
@@ -34,7 +34,7 @@ begin
             from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
             where n.nspname = 'mempair' and c.relkind not in ('i', 'I', 't')
         ) as o
-        where o.owner <> current_user::pg_catalog.regrole
+        where pg_catalog.pg_get_userbyid(o.owner) <> current_user
     loop
         raise exception '% already exists and belongs to %', object.name, object.owner
             using errcode = 'MP003', hint = pg_catalog.format('drop %s;', object.name);

@@ -56,9 +56,9 @@ select (mempair.find_model(%(name)s)).id
 select m.id, m.name from mempair.model m order by m.name
 
 -- cli_model_list --
-select m.name as model, m.source::text as source, m.target, array_to_string(m.features, ', ') as features, m.loss,
-       m.unlearner, m.epsilon, m.delta, m.gamma, mempair.status_of(m.*) as status
-from mempair.model m order by m.name
+select c.model, c.source, c.target, array_to_string(c.features, ', ') as features, c.loss, c.unlearner, c.epsilon, c.delta, c.gamma,
+       s.status
+from mempair.model_card c join mempair.model_status s on s.model_id = c.model_id order by c.model
 
 -- cli_status --
 select s.* from mempair.model_status s order by s.model
@@ -76,7 +76,7 @@ from mempair.model_status s order by s.model
 -- cli_odometer --
 select l.* from (
     select o.seq, date_trunc('second', o.at) as at, o.kind, o.epoch, o.clock, o.rows, o.rho, o.rho_spent, o.rho_cap, o.detail
-    from mempair.odometer o where o.model = (mempair.find_model(%(name)s)).name order by o.seq desc limit %(last)s
+    from mempair.odometer o where o.model = %(name)s order by o.seq desc limit %(last)s
 ) as l order by l.seq
 
 -- cli_privileges --
@@ -98,7 +98,7 @@ select mempair.receipt(%(name)s, %(key)s)
 -- What would keep an operator awake; no rows if nothing does.
 select 'no worker has reported for ' || %(silence)s::text || ' seconds' as problem
 where not exists (
-    select from mempair.worker w where w.heartbeat_at > clock_timestamp() - make_interval(secs => %(silence)s::float8))
+    select from mempair.workers w where w.heartbeat_at > clock_timestamp() - make_interval(secs => %(silence)s::float8))
 union all
 select format('model %%s has failed: %%s', s.model, s.reason) from mempair.model_status s where s.status = 'failed'
 union all

@@ -186,6 +186,21 @@ def test_limits_for_users_statements_do_not_end_a_batch_that_waits_for_a_lock(
     story.check_done()
 
 
+@pytest.mark.parametrize("setting", ["datestyle=German", "default_transaction_isolation=serializable"])
+def test_what_the_role_or_the_database_sets_for_its_own_sessions_is_no_obstacle(
+    story: Story, caplog: pytest.LogCaptureFixture, setting: str
+) -> None:
+    story.fill(1, 300)
+    dsn = make_conninfo(story.dsn, options=f"-c {setting}")
+    with caplog.at_level("WARNING", "mempair"):
+        Worker(dsn).run_once()
+        story("delete from shop where id <= 10")
+        Worker(dsn).run_once()
+    assert not caplog.records
+    assert story.one("select oldest_unpurged is null from mempair.model_status")
+    assert (story.pending(), story.learned()) == (0, story.rows())
+
+
 def test_a_serialization_failure_is_tried_again(story: Story, strike: Strike, caplog: pytest.LogCaptureFixture) -> None:
     story.fill(1, 300)
     strike("read", lambda: story.sql.execute("update mempair.model set reason = 'touched'"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,8 @@ import psycopg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database import learned, resources
 from mempair_db.database.connect import connect
@@ -34,6 +37,23 @@ def test_the_owner_needs_no_special_rights(database: str) -> None:
             "select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls from pg_roles where rolname = current_user"
         ).fetchone()
     assert row == (False,)
+
+
+def test_the_owner_may_have_any_name(empty_database: str, superuser: Callable[[str], str]) -> None:
+    given = conninfo_to_dict(empty_database)
+    named = f'Ann "O" {given["user"]}'
+    with psycopg.connect(superuser(empty_database), autocommit=True) as connection:
+        rename = sql.SQL("alter role {} rename to {}")
+        connection.execute(rename.format(sql.Identifier(str(given["user"])), sql.Identifier(named)))
+        try:
+            dsn = make_conninfo(empty_database, user=named)
+            install(dsn)
+            install(dsn)
+            with psycopg.connect(dsn) as owner:
+                owner.execute("create table customers (id bigint primary key, age integer, churned boolean)")
+                owner.execute("select mempair.create_model('churn', 'customers', 'churned', array['age'])")
+        finally:
+            connection.execute(rename.format(sql.Identifier(named), sql.Identifier(str(given["user"]))))
 
 
 def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_database: str) -> None:
@@ -191,6 +211,24 @@ def test_two_installers_at_once_do_not_meet(empty_database: str, database: str) 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(install, [empty_database] * 4))
     assert snapshot(empty_database) == snapshot(database)
+
+
+def test_an_upgrade_that_meets_a_query_which_holds_views_in_another_order_is_tried_again(
+    database: str, superuser: Callable[[str], str]
+) -> None:
+    with psycopg.connect(superuser(database)) as other, ThreadPoolExecutor() as pool:
+        other.execute("set deadlock_timeout = '1min'")  # so that it is the installer who is ended
+        other.execute("select from mempair.errors limit 0")
+        installed = pool.submit(install, database)
+        waiting = (
+            "select from pg_locks l join pg_database d on d.oid = l.database"
+            " where not l.granted and d.datname = current_database()"
+        )
+        while not other.execute(waiting).fetchall() and not installed.done():
+            time.sleep(0.01)
+        other.execute("select from mempair.model_status limit 0")
+        other.commit()
+        installed.result(timeout=60)
 
 
 def test_an_upgrade_keeps_models_working(database: str) -> None:

@@ -416,7 +416,27 @@ def test_a_worker_notices_a_dropped_table_under_its_own_role(learned: Any) -> No
         assert owner.execute("select * from mempair.verify_odometer()").fetchall() == []
 
 
-def test_health_can_be_asked_by_the_worker(learned: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", ["worker", "reader", "auditor", "operator"])
+def test_health_can_be_asked_by_every_role(learned: Any, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     with pytest.raises(typer.Exit):
-        cli.work.health(dsn=learned.as_("worker"))
+        cli.work.health(dsn=learned.as_(kind))
     assert "no worker has reported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["reader", "auditor", "operator"])
+def test_who_sees_models_and_ledger_in_sql_sees_them_on_the_command_line(
+    learned: Any, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    cli.models.model_list(dsn=learned.as_(kind), as_json=True)
+    cli.evidence.odometer_show("churn", dsn=learned.as_(kind), as_json=True)
+    shown = capsys.readouterr().out
+    assert '"status": "ready"' in shown
+    assert '"kind": "learned"' in shown
+
+
+def test_an_operator_asks_for_a_retrain_on_the_command_line(learned: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.work.retrain("churn", dsn=learned.as_("operator"))
+    assert "A worker will retrain churn" in capsys.readouterr().err
+    assert learned.one("select retrain_requested from mempair.model") == f"requested by {learned.names['operator']}"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        cli.work.retrain("churn", dsn=learned.as_("reader"))

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mempair_db.pair import ahead, compiled, step
+from mempair_db.database import ahead
+from mempair_db.pair import compiled, step
 from mempair_db.pair.model import CertifiedPair
 
 KERNEL = """
@@ -121,7 +122,7 @@ def test_machine_code_that_cannot_be_written_is_read_nevertheless(package: Path,
 
 
 def test_the_kernel_is_compiled_ahead_for_the_types_that_batches_have() -> None:
-    ahead.compile_kernel()
+    ahead.compile_kernels()
     signatures = len(step.run.signatures)
     pair = CertifiedPair(calibration_rows=50)
     pair.learn_many(np.arange(400.0).reshape(200, 2) % 7, np.where(np.arange(200) % 2, 1.0, -1.0))

@@ -22,7 +22,7 @@ class Base(DeclarativeBase):
 
 
 class Customer(Base):
-    __tablename__ = "Customer's"
+    __tablename__ = "Customer's 50%"
     id: Mapped[int] = mapped_column(primary_key=True)
     years: Mapped[float] = mapped_column("age")
     plan: Mapped[str]
