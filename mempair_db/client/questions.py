@@ -185,7 +185,8 @@ def forget(name: str, key: Any) -> Question[int]:
 
 def receipt(name: str, key: Any) -> Question[dict[str, Any] | None]:
     """Ask what was done about a deleted row."""
-    found: dict[str, Any] | None = yield from one("select mempair.receipt(%s, %s::text)", name, str(key))
+    written = json.dumps([str(value) for value in key]) if isinstance(key, (list, tuple)) else str(key)
+    found: dict[str, Any] | None = yield from one("select mempair.receipt(%s, %s::text)", name, written)
     return found
 
 

@@ -72,6 +72,7 @@ def test_a_client_learns_predicts_and_forgets_rows_of_every_type(world: World, p
     receipt = client.receipt("visits", '["2026-01-03", "7"]')
     assert receipt is not None
     assert receipt["key"] == '["2026-01-03", "7"]'
+    assert client.receipt("visits", (row(7)["day"], 7)) is not None
     with pytest.raises(errors.InvalidParameter, match="day, No"):
         client.forget("visits", 7)
     with pytest.raises(errors.UnknownModel, match="visit'"):
