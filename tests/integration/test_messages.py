@@ -659,6 +659,11 @@ def test_status_gives_the_reason(room: Room, case: str) -> None:
     assert reason in status(room)[1]
 
 
+def test_a_model_that_nobody_has_read_a_row_for_yet_is_not_called_retraining(room: Room) -> None:
+    room.create()
+    assert status(room) == ("calibrating", "waits for a worker to read the table: the rows that were there")
+
+
 def test_a_reason_goes_with_its_cause(room: Room) -> None:
     room.create(target="'same'")
     room.work()
@@ -740,6 +745,7 @@ COMMANDS: dict[str, tuple[str, int, str, str]] = {  # {…}: what `test_a_comman
         "mempair.model_status",
     ),
     "a misspelt column": ("model|create|n|people|--target|churn|--features|age", 1, "no column 'churn'", "'churned'?"),
+    "an alteration of nothing": ("model|alter|m", 2, "Nothing is to be changed", "such as --ridge 30"),
     "a misspelt command": ("model|creat", 2, "No such command 'creat'", "'create'"),
     "a misspelt option": ("model|create|n|people|--feature|age", 2, "No such option: --feature", "--features"),
 }
