@@ -117,6 +117,7 @@ declare
     labelled bigint;
     kinds bigint;
     first float8;
+    rare text;
     far bigint;
     varies boolean;
 begin
@@ -141,6 +142,14 @@ begin
         elsif not varies then
             raise warning 'target % has the same value in every row, so there is nothing to tell apart', quote_literal(model.target)
                 using hint = 'The model will predict that value until other rows come.';
+        end if;
+    elsif model.loss = 'classes' then
+        execute format('select string_agg(format(''%%s (%%s)'', left(v.class, 40), v.rows), '', '' order by v.rows, v.class)
+                        from (select few.c[%s] as class, count(*) as rows from %s group by 1 having count(few.c[%1$s]) between 1 and 4 limit 5) as v',
+                       mempair.text_count(model), mempair.few_rows(model)) into rare;
+        if rare is not null then
+            raise warning 'classes that fewer than 5 of % rows have: %', labelled, rare
+                using hint = 'A class is told apart once it has 5 rows; until then its rows wait, for a rarer one could name a person.';
         end if;
     elsif model.loss not in ('logistic', 'classes') and kinds <= 10 and labelled >= 50 then
         raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), kinds

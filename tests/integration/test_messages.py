@@ -163,6 +163,12 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "WARNING",
         "9 of the rows cannot be learned: an array has another length",
     ),
+    "a class of two rows": (
+        "update people set status = 'maybe' where id < 3",
+        {"target": "'status'"},
+        "WARNING",
+        "classes that fewer than 5 of 3000 rows have: maybe (2) A class is told apart once it has 5 rows",
+    ),
     "no such positive value": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "no row has status = 'Yes'"),
     "and the values there are": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "are there: no, yes"),
     "a constant target": ("", {"target": "'same'"}, "WARNING", "the same value in every row"),
