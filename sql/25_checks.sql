@@ -290,7 +290,8 @@ begin
     elsif model.loss <> 'logistic' and (described.use <> 'number' or is_boolean or model.positive is not null) then
         if described.use = 'text' and model.positive is null then
             raise exception 'target % is text, so the value to predict must be named', quote_literal(model.target)
-                using errcode = 'MP001', hint = 'Add positive => ''...'', the value that counts as yes.';
+                using errcode = 'MP001', hint = case model.unlearner when 'exact' then 'Leave out loss to tell its values apart; or leave it out and add '
+                                                else 'Add ' end || 'positive => ''...'', the value that counts as yes.';
         end if;
         raise exception 'parameter loss cannot be % for target %', quote_literal(model.loss), quote_literal(model.target)
             using errcode = 'MP001', hint = 'squared and huber are for numbers without a positive value.';
@@ -310,5 +311,7 @@ begin
     return model;
 exception when data_exception then
     raise exception 'parameter positive is not a value of type %', described.base
-        using errcode = 'MP001', hint = format('Column %s has that type.', quote_literal(model.target));
+        using errcode = 'MP001', hint = coalesce((
+            select format('Its values are %s.', string_agg(e.enumlabel, ', ' order by e.enumsortorder)) from pg_enum e where e.enumtypid = described.base
+            having count(*) between 1 and 50), format('Column %s has that type.', quote_literal(model.target)));
 end $$;

@@ -95,6 +95,10 @@ begin
             raise warning 'feature % has % levels; the 300 most frequent are kept, and the others count as one, "other"',
                 quote_literal(feature), levels using hint = format('If the others matter too, hash them: ''%s:hash:512''. Or %s', feature, example);
         end if;
+        if array[feature] = model.key_columns then
+            raise warning 'feature % is the key of the table', quote_literal(feature)
+                using hint = 'It tells rows apart, and nothing of those to come: leave it out, unless it counts something.';
+        end if;
         if given = 0 then
             raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
                 using hint = 'It is learned once it is there; until then it tells nothing.';

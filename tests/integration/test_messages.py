@@ -163,6 +163,7 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "WARNING",
         "9 of the rows cannot be learned: an array has another length",
     ),
+    "the key as a feature": ("", {"features": "'id, age'"}, "WARNING", "feature 'id' is the key of the table It tells"),
     "a class of two rows": (
         "update people set status = 'maybe' where id < 3",
         {"target": "'status'"},
@@ -355,6 +356,25 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "work; select * from mempair.compare('m', 'r')",
         "'m' and 'r' predict different things: churned and age",
         "one target",
+    ),
+    "all columns": (
+        "",
+        {"features": "'*'"},
+        "no column '*'",
+        "Name the columns that it may learn from: id, age, plan, email",
+    ),
+    "a column like no other": ("", {"features": "'xxxxxxxx'"}, "no column 'xxxxxxxx'", "It has id, age, plan, email"),
+    "no value of an enum": (
+        "create type mood as enum ('good', 'bad'); alter table people add m mood",
+        {"target": "'m'", "positive": "'god'"},
+        "positive is not a value of type public.mood",
+        "Its values are good, bad.",
+    ),
+    "a text as a number": (
+        "",
+        {"target": "'status'", "loss": "'squared'"},
+        "'status' is text",
+        "Leave out loss to tell its values apart",
     ),
     "a condition about no column": (
         LEARNED,
