@@ -1,5 +1,11 @@
 -- From a column's type to the SQL expression that reads it. These run when a model is created.
 
+create or replace function mempair.column_names(relation regclass) returns name[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(a.attname order by a.attnum)
+    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+$$;
+
 -- The columns of a table for a hint, 20 at most.
 create or replace function mempair.column_list(source regclass) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$

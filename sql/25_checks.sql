@@ -147,12 +147,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from pg_attribute a where a.attrelid = source and a.attnum > 0 and not a.attisdropped
 $$;
 
-create or replace function mempair.column_names(relation regclass) returns name[]
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select array_agg(a.attname order by a.attnum)
-    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
-$$;
-
 -- Fills in what follows from the columns: key, kinds of features, loss.
 create or replace function mempair.check_columns(model mempair.model, key text[]) returns mempair.model
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
