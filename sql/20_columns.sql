@@ -1,5 +1,18 @@
 -- From a column's type to the SQL expression that reads it. These run when a model is created.
 
+create or replace function mempair.column_names(relation regclass) returns name[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(a.attname order by a.attnum)
+    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+$$;
+
+-- The columns of a table for a hint, 20 at most.
+create or replace function mempair.column_list(source regclass) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_to_string(n.names[:20], ', ') || case when cardinality(n.names) > 20 then format(' and %s more', cardinality(n.names) - 20) else '' end
+    from (select mempair.column_names(source)::text[] as names) as n
+$$;
+
 -- One column of a table: its type without domains, and what it can be used as.
 create or replace function mempair.describe_column(
     source regclass, column_name text,
@@ -23,9 +36,10 @@ begin
             using errcode = 'MP005',
                   hint = case
                       when column_name like '%,%' then 'Name every column on its own: array[''age'', ''plan''].'
+                      when column_name = '*' then format('Name the columns that it may learn from: %s.', mempair.column_list(source))
                       when column_name ~ '[-+*/()|]' then format('An expression must be a column first: alter table %s '
                           'add column my_feature float8 generated always as (%s) stored;', source, column_name)
-                      else coalesce('Did you mean ' || quote_literal(similar_name) || '?', 'Column names are case-sensitive here.')
+                      else coalesce('Did you mean ' || quote_literal(similar_name) || '?', format('It has %s. Names are case-sensitive here.', mempair.column_list(source)))
                   end;
     end if;
     if generated = 'v' then

@@ -239,7 +239,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
     select cardinality(model.text_features) + (model.loss = 'classes')::integer
 $$;
 
--- The weight of a row, -1 if it cannot be used, -2 if an array has another length.
+-- The weight of a row, -1 if it cannot be used, -2 if its first array has another length, -3 if the second has, and so on.
 create or replace function mempair.weight_expression(model mempair.model) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -247,12 +247,20 @@ declare
     value text := '1::float8';
     lengths text;
 begin
-    select string_agg(format('(array_ndims(%1$s) = 1 and cardinality(%1$s) = %2$s) is false and cardinality(%1$s) is not null', e.expression, e.size), ' or ')
-    into lengths from mempair.expressions_of(model) e where e.size is not null and not e.is_text;
+    select string_agg(format('when (array_ndims(%1$s) = 1 and cardinality(%1$s) = %2$s) is false and cardinality(%1$s) is not null then %3$s',
+                             e.expression, e.size, -1 - e.place), ' ' order by e.place)
+    into lengths from (select a.*, row_number() over () as place from mempair.expressions_of(model) a where a.size is not null and not a.is_text) as e;
     if model.weight is not null then
         select * into described from mempair.describe_column(model.source, model.weight);
         value := mempair.number_expression(format('(r).%I', model.weight), described.base, described.modifier);
         value := format('case when %1$s >= 0 and %1$s < ''Infinity'' then %1$s else -1 end', value);
     end if;
-    return case when lengths is null then value else format('case when %s then -2 else %s end', lengths, value) end;
+    return case when lengths is null then value else format('case %s else %s end', lengths, value) end;
 end $$;
+
+-- The numbers of a captured row that a prediction reads; NULL if an array has another length, for such a row was never learned.
+create or replace function mempair.whole_numbers(x float8[], size integer) returns float8[]
+language sql immutable parallel safe
+begin atomic
+    select case when x[size + 1] < -1 then null else x[1:size] end;
+end;

@@ -147,12 +147,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from pg_attribute a where a.attrelid = source and a.attnum > 0 and not a.attisdropped
 $$;
 
-create or replace function mempair.column_names(relation regclass) returns name[]
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select array_agg(a.attname order by a.attnum)
-    from pg_attribute a where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
-$$;
-
 -- Fills in what follows from the columns: key, kinds of features, loss.
 create or replace function mempair.check_columns(model mempair.model, key text[]) returns mempair.model
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -290,7 +284,8 @@ begin
     elsif model.loss <> 'logistic' and (described.use <> 'number' or is_boolean or model.positive is not null) then
         if described.use = 'text' and model.positive is null then
             raise exception 'target % is text, so the value to predict must be named', quote_literal(model.target)
-                using errcode = 'MP001', hint = 'Add positive => ''...'', the value that counts as yes.';
+                using errcode = 'MP001', hint = case model.unlearner when 'exact' then 'Leave out loss to tell its values apart; or leave it out and add '
+                                                else 'Add ' end || 'positive => ''...'', the value that counts as yes.';
         end if;
         raise exception 'parameter loss cannot be % for target %', quote_literal(model.loss), quote_literal(model.target)
             using errcode = 'MP001', hint = 'squared and huber are for numbers without a positive value.';
@@ -310,5 +305,7 @@ begin
     return model;
 exception when data_exception then
     raise exception 'parameter positive is not a value of type %', described.base
-        using errcode = 'MP001', hint = format('Column %s has that type.', quote_literal(model.target));
+        using errcode = 'MP001', hint = coalesce((
+            select format('Its values are %s.', string_agg(e.enumlabel, ', ' order by e.enumsortorder)) from pg_enum e where e.enumtypid = described.base
+            having count(*) between 1 and 50), format('Column %s has that type.', quote_literal(model.target)));
 end $$;

@@ -13,7 +13,7 @@ declare
 begin
     select m.* into model from mempair.model m where m.id = predict_encoded.model_id;
     select p.* into published from mempair.published p where p.model_id = predict_encoded.model_id;
-    if not raises and (published.ready is not true or model.loss = 'classes' or coalesce(array_ndims(x), 1) <> 1
+    if not raises and (published.ready is not true or model.loss = 'classes' or x is null or coalesce(array_ndims(x), 1) <> 1
                        or cardinality(x) <> cardinality(model.numeric_features)) then
         return null;
     end if;
@@ -36,6 +36,11 @@ language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $
 begin
     if published.ready is not true then
         perform mempair.refuse_not_ready(model, published);
+    elsif x is null and mempair.has_arrays(model) then
+        raise exception 'an array of the row has another length than those that model % has learned', quote_literal(model.name)
+            using errcode = 'MP104', hint = format('How many numbers each has: %s. Give the whole array, or NULL; mempair_try_predict gives NULL for such rows.', (
+                select string_agg(format('%s %s', p.value -> 'columns' ->> 0, p.value ->> 'size'), ', ' order by p.ordinality)
+                from jsonb_array_elements(model.parts) with ordinality p where p.value ->> 'as' = 'array'));
     elsif coalesce(array_ndims(x), 1) <> 1 or cardinality(x) <> cardinality(model.numeric_features) then
         raise exception 'model % has % numeric features, not %', quote_literal(model.name),
             cardinality(model.numeric_features), coalesce(array_dims(x), '0')
@@ -217,7 +222,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         if r is null then
             return null;
         end if;
-        return mempair.predict_encoded(%2$s, (mempair.x_%2$s(r))[1:%3$s], (mempair.c_%2$s(r))[1:%4$s], %5$L);
+        return mempair.predict_encoded(%2$s, mempair.whole_numbers(mempair.x_%2$s(r), %3$s), (mempair.c_%2$s(r))[1:%4$s], %5$L);
     end if;', model.name, model.id, cardinality(model.numeric_features), cardinality(model.text_features), raises)
     else format('
     if model_name = %1$L then
@@ -251,7 +256,7 @@ declare
     model mempair.model := mempair.find_model(model_name, classifies);
 begin
     raise exception 'model % reads rows of %, not of %', quote_literal(model.name), model.source, row_type
-        using errcode = 'MP104', hint = format('Pass a row of %s.', model.source);
+        using errcode = 'MP104', hint = format(case when row_type = 'record'::regtype then 'Say whose row it is: (t::%s).' else 'Pass a row of %s.' end, model.source);
 end $$;
 
 -- A query for the occasion: `expression` about mempair_row, a row of the source, and its prediction, NULL where it has none.
@@ -264,7 +269,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('select e.expression, %s from (select %s as expression, %s as margin from %s mempair_row where %s offset 0) as e',
         case when published.link = 'logistic' and s.is_margin then 'mempair.logistic(e.margin)' else 'e.margin' end, expression,
         format(case when not s.is_margin
-                then 'mempair.predict_encoded(%1$s, (mempair.x_%1$s(mempair_row.*))[1:%3$s], mempair.c_%1$s(mempair_row.*), false)'
+                then 'mempair.predict_encoded(%1$s, mempair.whole_numbers(mempair.x_%1$s(mempair_row.*), %3$s), mempair.c_%1$s(mempair_row.*), false)'
             else 'mempair.margin_%1$s(mempair_row.*, $1, $2, $3, $4, $5, $6, $7, $8, $9)' || case when published.radius is null then ''
                 else ' / greatest($10, sqrt(%2$s + mempair.squares_%1$s(mempair_row.*, $3, $4) / 1048576)) + $11' end end,
             model.id, 1 + cardinality(model.text_features), cardinality(model.numeric_features)),

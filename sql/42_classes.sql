@@ -75,8 +75,9 @@ end $$;
 create or replace function mempair.margins_expression(model mempair.model, row_expression text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select case when mempair.has_arrays(model)
-        then format('(select array_agg(mempair.margin_of(s.published, (mempair.x_%1$s(%2$s))[1:%3$s], (mempair.c_%1$s(%2$s))[1:%4$s]) order by s.place)
-                      from mempair.model m, lateral mempair.served_each(m.*) s where m.id = %1$s)',
+        then format('(select array_agg(mempair.margin_of(s.published, n.x, (mempair.c_%1$s(%2$s))[1:%4$s]) order by s.place)
+                      from mempair.model m, mempair.whole_numbers(mempair.x_%1$s(%2$s), %3$s) as n(x), lateral mempair.served_each(m.*) s
+                      where m.id = %1$s and n.x is not null)',
                     model.id, row_expression, cardinality(model.numeric_features), cardinality(model.text_features))
         else format('(select array_agg(mempair.margin_%1$s(%2$s, c.intercept, c.weights, p.centers, p.scales, c.missing_weights, p.knots,
                                                            c.knot_weights, p.places, c.level_weights) order by c.place)
@@ -126,7 +127,7 @@ begin
         elsif cardinality(margins) = cardinality(labels) and array_position(margins, null) is null then
             return query select u.class, u.probability from unnest(labels, mempair.shares(margins)) as u(class, probability) order by 2 desc, 1;
         else
-            return query select p.class, p.probability from mempair.probabilities(%2$s, (mempair.x_%2$s(r))[1:%5$s], (mempair.c_%2$s(r))[1:%6$s]) p order by 2 desc, 1;
+            return query select p.class, p.probability from mempair.probabilities(%2$s, mempair.whole_numbers(mempair.x_%2$s(r), %5$s), (mempair.c_%2$s(r))[1:%6$s]) p order by 2 desc, 1;
         end if;
         return;
     end if;', m.name, m.id, m.loss = 'classes', case when m.loss = 'classes' then mempair.margins_expression(m.*, 'r') else 'null' end,
@@ -172,6 +173,6 @@ begin
         from (select mempair.key_%s(mempair_row.*) as k, %s as margins from %s mempair_row offset 0) as e
         left join lateral (
             select u.class, u.probability from unnest($1::text[], mempair.shares(e.margins)) as u(class, probability)
-            where array_position(e.margins, null) is null order by u.probability desc, u.class limit 1) as b on true',
+            where e.margins is not null and array_position(e.margins, null) is null order by u.probability desc, u.class limit 1) as b on true',
         model.id, mempair.margins_expression(model, 'mempair_row.*'), model.source) using labels;
 end $$;

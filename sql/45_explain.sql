@@ -7,10 +7,11 @@ returns table (feature text, value text, contribution float8, class text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     model mempair.model := mempair.find_model(model_name);
+    published mempair.published;
     x float8[];
     c text[];
 begin
-    perform mempair.served(model);
+    published := mempair.served(model);
     -- A row of the table itself, or of a partition: another type might bring a cast of its own, which would run as our owner.
     if not exists (select from mempair.partitions(model.source) p join pg_class t on t.oid = p.relation
                    where t.reltype = pg_typeof(r)::oid)
@@ -18,7 +19,8 @@ begin
         perform mempair.predict_elsewhere(model_name, pg_typeof(r), false);
     end if;
     execute format('select mempair.x_%1$s(%2$s), mempair.c_%1$s(%2$s)', model.id, mempair.row_by_name(model.source, '($1)')) into x, c using r;
-    x := x[1:cardinality(model.numeric_features)];
+    x := mempair.whole_numbers(x, cardinality(model.numeric_features));
+    perform mempair.check_row(model, published, x);
     c := c[1:cardinality(model.text_features)];
     return query
     select f.feature, f.value, a.added, s.class

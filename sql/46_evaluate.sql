@@ -25,7 +25,7 @@ begin
         raise exception 'parameter which cannot be %', quote_nullable(which)
             using errcode = 'MP001', hint = 'It is ''all'', ''unlearned'' or ''unlabelled''.';
     end if;
-    wanted := coalesce('(' || condition || E'\n)', 'true') || case when which = 'unlearned' then format(
+    wanted := mempair.checked_condition(model, condition) || case when which = 'unlearned' then format(
         ' and not exists (select from mempair.learned l where l.model_id = %1$s and l.row_key = mempair.key_%1$s(mempair_row.*))',
         model.id) else '' end;
     if model.loss = 'classes' then
@@ -38,6 +38,22 @@ begin
                                      else mempair.regression_figures() end, scored)
         using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
               published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
+end $$;
+
+-- A condition as the queries about mempair_row need it. What is wrong with it is said of it alone, not of their many lines.
+create or replace function mempair.checked_condition(model mempair.model, condition text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if condition is null then
+        return 'true';
+    end if;
+    execute format(E'select from %s mempair_row where (%s\n) limit 0', model.source, condition);
+    return format(E'(%s\n)', condition);
+exception
+    when insufficient_privilege then raise;
+    when syntax_error_or_access_rule_violation or data_exception then
+        raise exception 'the condition cannot be used: %', sqlerrm
+            using errcode = sqlstate, hint = format('It is SQL about the columns of %s, such as ''%I is not null''.', model.source, model.target);
 end $$;
 
 -- Rows with the same prediction share a rank, so that ties count half in the AUC. Predictions are kept from 0 and 1 by 1e-15.
@@ -79,11 +95,11 @@ create or replace function mempair.class_figures(model mempair.model, condition 
 language sql stable set search_path = pg_catalog, pg_temp as $figures$
     select format($$
     with each_row as materialized (
-        select e.*, not %7$L::boolean or (array_position(e.c, null) is null
-                    and not exists (select from unnest(e.x) as u(value) where (u.value < 'NaN') is not true)) as predicted
+        select e.*, e.x is not null and (not %7$L::boolean or (array_position(e.c, null) is null
+                    and not exists (select from unnest(e.x) as u(value) where (u.value < 'NaN') is not true))) as predicted
         from (
             select row_number() over () as place, (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label,
-                   (mempair.x_%1$s(mempair_row.*))[1:%2$s] as x, (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c
+                   mempair.whole_numbers(mempair.x_%1$s(mempair_row.*), %2$s) as x, (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c
             from %4$s mempair_row where %5$s
         ) as e
         where (e.label is null) = %6$L::boolean
@@ -133,20 +149,23 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     $$
 $figures$;
 
--- Errors are counted in the largest number there is: the square of 1e200 would be an error, and that of 1e-200 too.
+-- Everything is counted in a power of two near the largest number there is: the square of 1e200 would be an error, which avg computes
+-- too, and so would that of 1e-200.
 create or replace function mempair.regression_figures() returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $figures$
     select $$
     with scored as (
         select s.y, s.p, ntile(10) over (order by s.p nulls last) as decile from (%s) as s(y, p) where s.y - s.y = 0
     ), size as (
-        select greatest(max(abs(s.y)), max(abs(s.p)), 1e-150) as unit from scored s
+        select 2::float8 ^ floor(ln(greatest(max(abs(s.y)), max(abs(s.p)), 1e-150)) / ln(2::float8)) as unit from scored s
     ), parts as (
-        select p.p, case when abs(p.y) > s.unit * 1e-150 then p.y / s.unit else 0 end as y,
+        select p.decile, p.p, case when abs(p.y) > s.unit * 1e-150 then p.y / s.unit else 0 end as y,
+               case when abs(p.p) > s.unit * 1e-150 then p.p / s.unit else 0 end as predicted,
                case when abs(p.y - p.p) > s.unit * 1e-150 then (p.y - p.p) / s.unit when p.p is not null then 0 end as error, s.unit
         from scored p, size s
     ), deciles as (
-        select d.decile, count(d.p) as rows, avg(d.p) as predicted, avg(d.y) as observed from scored d where d.p is not null group by d.decile
+        select d.decile, count(d.p) as rows, avg(d.predicted) * max(d.unit) as predicted, avg(d.y) * max(d.unit) as observed
+        from parts d where d.p is not null group by d.decile
     )
     select count(f.p), count(*) - count(f.p), null::float8, null::float8, null::float8, null::float8, null::float8,
            1 - avg(f.error ^ 2) / nullif(var_pop(f.y) filter (where f.p is not null), 0), avg(abs(f.error)) * max(f.unit), sqrt(avg(f.error ^ 2)) * max(f.unit),
@@ -189,7 +208,7 @@ begin
                 from %1$s mempair_row, lateral (%2$s) as first, lateral (%3$s) as second
                 where first.label is not null and %4$s
             ) as s
-            $query$, a.source, mempair.judged_row(a), mempair.judged_row(b), coalesce('(' || condition || E'\n)', 'true'));
+            $query$, a.source, mempair.judged_row(a), mempair.judged_row(b), mempair.checked_condition(a, condition));
         return;
     end if;
     return query execute format($query$
@@ -204,7 +223,7 @@ begin
         )
         select count(*), coalesce(max(s.labelled), 0) - count(*), %6$s
         from scored s where s.a + s.b is not null
-        $query$, a.id, a.name, b.name, a.source, coalesce('(' || condition || E'\n)', 'true'), mempair.compared_figures(a.loss = 'logistic'));
+        $query$, a.id, a.name, b.name, a.source, mempair.checked_condition(a, condition), mempair.compared_figures(a.loss = 'logistic'));
 end $$;
 
 -- Of several classes: a row's own class, the likeliest, and how probable its own is; NULLs where the row cannot be predicted.
@@ -212,14 +231,14 @@ create or replace function mempair.judged_row(model mempair.model) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $figures$
     select format($$
         select e.label, p.class, p.own
-        from (select (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label, (mempair.x_%1$s(mempair_row.*))[1:%2$s] as x,
+        from (select (mempair.c_%1$s(mempair_row.*))[%3$s + 1] as label, mempair.whole_numbers(mempair.x_%1$s(mempair_row.*), %2$s) as x,
                      (mempair.c_%1$s(mempair_row.*))[1:%3$s] as c offset 0) as e
         cross join lateral (
             select (array_agg(s.class order by s.probability desc, s.class))[1] as class,
                    max(s.probability) filter (where s.class = e.label) as own
             from mempair.probabilities(%1$s, e.x, e.c) s
-            where not %4$L::boolean or (array_position(e.c, null) is null
-                  and not exists (select from unnest(e.x) as u(value) where (u.value < 'NaN') is not true))
+            where e.x is not null and (not %4$L::boolean or (array_position(e.c, null) is null
+                  and not exists (select from unnest(e.x) as u(value) where (u.value < 'NaN') is not true)))
         ) as p
     $$, model.id, cardinality(model.numeric_features), cardinality(model.text_features), model.on_null = 'skip')
 $figures$;
@@ -231,5 +250,5 @@ language sql immutable set search_path = pg_catalog, pg_temp as $figures$
         || (select string_agg(format('(sum(s.%s_place) filter (where s.yes) - count(*) filter (where s.yes) * (count(*) filter (where s.yes) + 1) / 2.0)::float8
                / nullif(count(*) filter (where s.yes) * count(*) filter (where not s.yes), 0), ', name), '' order by name) from unnest('{a,b}'::text[]) name)
         || 'avg(((s.a >= 0.5) <> (s.b >= 0.5))::integer::float8)'
-    else 'avg(abs(s.y - s.a)), avg(abs(s.y - s.b)), null::float8, null::float8, avg(abs(s.a - s.b))' end
+    else 'sum(abs(s.y - s.a)) / count(*), sum(abs(s.y - s.b)) / count(*), null::float8, null::float8, sum(abs(s.a - s.b)) / count(*)' end
 $figures$;

@@ -14,7 +14,12 @@ declare
 begin
     if number is null and text_place is null then
         raise exception 'model % has no feature %', quote_literal(model.name), quote_nullable(feature)
-            using errcode = 'MP005', hint = format('It has %s.', array_to_string(model.numeric_features || model.text_features, ', '));
+            using errcode = 'MP005', hint = coalesce((
+                    select format('Did you mean %L? ', f.name) from unnest(model.numeric_features || model.text_features) with ordinality f(name, place)
+                    where starts_with(f.name, curve.feature) order by f.place limit 1), '')
+                || format('It has %s%s.', array_to_string((model.numeric_features || model.text_features)[:20], ', '),
+                          case when cardinality(model.numeric_features || model.text_features) > 20
+                               then format(' and %s more', cardinality(model.numeric_features || model.text_features) - 20) else '' end);
     elsif points not between 2 and 10000 or points is null then
         raise exception 'parameter points cannot be %', coalesce(points::text, 'NULL')
             using errcode = 'MP001', hint = 'points lies from 2 to 10000.';

@@ -27,7 +27,7 @@ begin
          select t.threshold, (sum(t.no) over w / nullif(sum(t.no) over (), 0))::float8,
                 (sum(t.yes) over w / nullif(sum(t.yes) over (), 0))::float8
          from steps t window w as (order by t.threshold desc) order by t.threshold desc',
-        mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id), coalesce('(' || condition || E'\n)', 'true')))
+        mempair.scoring_query(model, published, format('mempair.y_%s(mempair_row.*)', model.id), mempair.checked_condition(model, condition)))
         using published.intercept, published.weights, published.centers, published.scales, published.missing_weights,
               published.knots, published.knot_weights, published.places, published.level_weights, published.radius, published.shift;
 end $$;

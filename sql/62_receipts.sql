@@ -125,6 +125,18 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     where l.model_id = r.model_id and l.seq = r.ledger_seq
 $$;
 
+-- A key as it is captured. Of several columns it is a JSON array, which people write with or without spaces, and numbers as numbers.
+create or replace function mempair.written_key(model mempair.model, key text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if cardinality(model.key_columns) > 1 and key like '[%' then
+        return mempair.short_key((select jsonb_agg(v.value order by v.ordinality) from jsonb_array_elements_text(key::jsonb) with ordinality v)::text);
+    end if;
+    return mempair.short_key(key);
+exception when data_exception then  -- it is no JSON
+    return mempair.short_key(key);
+end $$;
+
 -- The document for a person: all deletions of a row, or of all rows of a subject where the model declares one.
 -- Reading it keeps it; consume => true deletes what opens the tags, once the caller's transaction commits.
 -- NULL if there is nothing, and a NOTICE why: not deleted, not yet executed, consumed, or expired. It is not signed: the key is elsewhere.
@@ -138,6 +150,9 @@ declare
         and exists (select from mempair.receipt r where r.model_id = model.id and r.subject = short);
     document jsonb;
 begin
+    if not by_subject then
+        short := mempair.written_key(model, receipt.key);
+    end if;
     select jsonb_build_object(
         'document', 'mempair deletion receipt',
         'version', 2,

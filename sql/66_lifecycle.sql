@@ -12,7 +12,7 @@ create or replace function mempair.status_of(model mempair.model) returns text
 language sql immutable parallel safe
 begin atomic
     select case when (model).failure is not null then 'failed' when (model).paused then 'paused'
-                when (model).retrain_requested is not null then 'retraining' else (model).phase end;
+                when (model).retrain_requested is not null and (model).epoch > 0 then 'retraining' else (model).phase end;
 end;
 
 -- Stop learning and forgetting for a while. Changes are captured all the same, and the age of pending deletions shows.

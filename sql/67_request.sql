@@ -37,11 +37,12 @@ returns table (model text, source text, key_is text, in_table bigint, learned bi
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
     each mempair.model;
-    wanted text := mempair.short_key(key);
+    wanted text;
 begin
     for each in select m.* from mempair.model m order by m.name loop
         model := each.name;
         source := each.source::text;
+        wanted := case when each.subject is null then mempair.written_key(each, key) else mempair.short_key(key) end;
         key_is := coalesce(each.subject, array_to_string(each.key_columns, ', '));
         begin
             if each.subject is not null then
@@ -54,8 +55,8 @@ begin
                 learned := (select count(*) from mempair.learned n
                             where n.model_id = each.id and n.bucket = mempair.bucket(wanted) and n.row_key = wanted);
                 in_table := null;
-                if wanted = key then
-                    execute format('select count(*) from mempair.find_%s(array[$1])', each.id) into in_table using key;
+                if octet_length(wanted) = octet_length(key) or wanted like '[%' then  -- else it is a digest, which no row is found by
+                    execute format('select count(*) from mempair.find_%s(array[$1])', each.id) into in_table using wanted;
                 end if;
             end if;
         exception
@@ -99,5 +100,6 @@ begin
     end if;
     raise notice 'there is no receipt of % for model %', quote_nullable(key), quote_literal(model.name)
         using hint = format('The key is %s. Either no learned row of this key was deleted, or no worker has applied it yet, or the receipt was consumed, or has expired after %s.',
-                            coalesce(model.subject, array_to_string(model.key_columns, ', ')), model.keep_receipts);
+                            coalesce(model.subject, array_to_string(model.key_columns, ', ') || case when cardinality(model.key_columns) > 1
+                                then format(', written as %L', to_jsonb(array_fill('...'::text, array[cardinality(model.key_columns)]))) else '' end), model.keep_receipts);
 end $$;

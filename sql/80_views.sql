@@ -50,8 +50,10 @@ create or replace view mempair.model_status as
 select m.name as model,
        m.source,
        case when m.failure is not null then 'failed' when m.paused then 'paused'
-            when m.retrain_requested is not null then 'retraining' else m.phase end as status,
-       coalesce(m.failure, case when m.paused then 'paused' end, m.retrain_requested, nullif(concat_ws('; ', m.reason,
+            when m.retrain_requested is not null and m.epoch > 0 then 'retraining' else m.phase end as status,
+       coalesce(m.failure, case when m.paused then 'paused' end,
+                case when m.epoch = 0 then 'waits for a worker to read the table: ' else '' end || m.retrain_requested, nullif(concat_ws('; ', m.reason,
+                case when p.held is not null then format('version %s is held: mempair.publish(%L) serves the newest', p.held, m.name) end,
                 case when refused.rows > 0.05 * (refused.rows + s.rows_learned) then format(
                     '%s of %s rows are refused: mempair.errors says why', refused.rows, refused.rows + s.rows_learned) end,
                 case when m.phase = 'calibrating' and m.reason is null then format(

@@ -38,6 +38,16 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                   greatest(200, least(10000, 1000000 / greatest(mempair.number_count(model) + mempair.text_count(model), 1))))
 $$;
 
+-- For every number of a model the feature that it belongs to, as the user named it: an array has many, and so has a moment's cycle.
+create or replace function mempair.told_numbers(model mempair.model) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(array_agg(model.parts -> (e.part - 1)::integer ->> 'feature' order by e.place, i), '{}')
+    from (select a.*, sum((a.name = any (model.features))::integer) over (order by a.place) as part
+          from mempair.expressions_of(model) with ordinality a(name, expression, is_text, size, place)) as e,
+         generate_series(1, coalesce(e.size, 1)) i
+    where not e.is_text
+$$;
+
 -- Every feature with its type, the share of rows where it is missing and, of a text, its levels. Shown are 20 at most.
 create or replace function mempair.announce_features(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -53,25 +63,30 @@ declare
     listed text[];
 begin
     for feature, given, rows, levels, rare, kinds in execute format(
-        'select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows, 0 as levels, 0 as rare,
-                case when min(u.value) < max(u.value) then 2 else 1 end as kinds
-         from %1$s, unnest(%2$L::text[], few.x[1:%4$s]) as u(name, value) group by u.name
+        'select f.* from (
+         select n.name, min(n.given) as given, max(n.rows) as rows, 0 as levels, 0 as rare, max(n.kinds) as kinds
+         from (select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows,
+                      case when min(u.value) < max(u.value) then 2 else 1 end as kinds
+               from %1$s, unnest(%2$L::text[], few.x[1:%4$s]) with ordinality as u(name, value, place) group by u.name, u.place) as n
+         group by n.name
          union all
          select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen),
                 count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5), count(v.value)
          from (select u.name, u.value, count(*) as seen
                from %1$s, unnest(%3$L::text[], few.c[1:%5$s]) as u(name, value) group by u.name, u.value) as v
          group by v.name
-         order by name',
-        mempair.few_rows(model), model.numeric_features, model.text_features, cardinality(model.numeric_features),
-        cardinality(model.text_features))
+         ) as f order by array_position(%6$L::text[], f.name)',
+        mempair.few_rows(model), mempair.told_numbers(model), model.text_features, cardinality(model.numeric_features),
+        cardinality(model.text_features), model.features)
     loop
         open_levels := feature = any (model.text_features) and not coalesce(model.categories ? feature, false);
         example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
         listed := listed || (case when mempair.has_column(model.source, feature)
                                   then format('%I %s', feature, (mempair.describe_column(model.source, feature)).base) else feature end
+            || coalesce((select format(' of %s numbers', p.value ->> 'size') from jsonb_array_elements(model.parts) p
+                         where p.value ->> 'as' = 'array' and p.value ->> 'feature' = feature), '')
             || case when open_levels then format(' of %s level%s', levels, case when levels <> 1 then 's' else '' end) else '' end
-            || case when given < rows then format(', %s %% missing', round(100.0 * (rows - given) / rows, 1)) else '' end);
+            || case when given < rows then format(', %s %% missing', case when rows - given < rows * 0.0005 then 'less than 0.1' else round(100.0 * (rows - given) / rows, 1)::text end) else '' end);
         if open_levels and rare > greatest(levels, 20) then
             raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
                 quote_literal(feature), rare, rows
@@ -79,6 +94,10 @@ begin
         elsif open_levels and levels > 300 then
             raise warning 'feature % has % levels; the 300 most frequent are kept, and the others count as one, "other"',
                 quote_literal(feature), levels using hint = format('If the others matter too, hash them: ''%s:hash:512''. Or %s', feature, example);
+        end if;
+        if array[feature] = model.key_columns then
+            raise warning 'feature % is the key of the table', quote_literal(feature)
+                using hint = 'It tells rows apart, and nothing of those to come: leave it out, unless it counts something.';
         end if;
         if given = 0 then
             raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
@@ -102,6 +121,7 @@ declare
     labelled bigint;
     kinds bigint;
     first float8;
+    rare text;
     far bigint;
     varies boolean;
 begin
@@ -126,6 +146,14 @@ begin
         elsif not varies then
             raise warning 'target % has the same value in every row, so there is nothing to tell apart', quote_literal(model.target)
                 using hint = 'The model will predict that value until other rows come.';
+        end if;
+    elsif model.loss = 'classes' then
+        execute format('select string_agg(format(''%%s (%%s)'', left(v.class, 40), v.rows), '', '' order by v.rows, v.class)
+                        from (select few.c[%s] as class, count(*) as rows from %s group by 1 having count(few.c[%1$s]) between 1 and 4 limit 5) as v',
+                       mempair.text_count(model), mempair.few_rows(model)) into rare;
+        if rare is not null then
+            raise warning 'classes that fewer than 5 of % rows have: %', labelled, rare
+                using hint = 'A class is told apart once it has 5 rows; until then its rows wait, for a rarer one could name a person.';
         end if;
     elsif model.loss not in ('logistic', 'classes') and kinds <= 10 and labelled >= 50 then
         raise warning 'target % has only % different values, and is learned as a number', quote_literal(model.target), kinds
@@ -157,13 +185,16 @@ begin
     return some;
 end $$;
 
--- Rows of the model's table that can be learned, counted up to so many: those with a target, and with skip no missing value.
+-- Rows of the model's table that can be learned, counted up to so many: those with a target and a weight that can be used, arrays of
+-- the right length, and with skip no missing value.
 create or replace function mempair.learnable_rows(model mempair.model, most bigint default null) returns bigint
 language plpgsql stable set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
     rows bigint;
 begin
-    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null %s limit %s) as few', model.id, case
+    execute format('select count(*) from (select from mempair.source_%s s where s.y is not null %s %s limit %s) as few', model.id, case
+        when mempair.has_weight(model) then format('and s.x[%s] >= 0', mempair.number_count(model)) else '' end || case
+        when model.loss in ('squared', 'huber') then ' and abs(s.y) <= 1e150' else '' end, case
         when model.on_null = 'skip' then 'and array_position(s.c, null) is null and array_position(s.x, ''NaN'') is null and array_position(s.x, null) is null'
         else '' end, coalesce(most::text, 'all')) into rows;
     return rows;
@@ -176,11 +207,15 @@ declare
     most constant bigint := 100000;  -- counting more takes its time
     labelled bigint := mempair.learnable_rows(model, most);
     skipped bigint := 0;
+    refused bigint := 0;
     all_rows mempair.model := model;
 begin
     if model.on_null = 'skip' then
         all_rows.on_null := 'impute';
         skipped := mempair.learnable_rows(all_rows, most) - labelled;
+    end if;
+    if labelled + skipped < most and (mempair.has_weight(model) or model.loss in ('squared', 'huber')) then
+        execute format('select count(*) - %s from mempair.source_%s s where s.y < ''NaN''', labelled + skipped, model.id) into refused;
     end if;
     if not backfill then
         raise notice 'rows that are there are not learned at once (backfill => false), but when a refresh or a retrain first reads the table; rows to come are';
@@ -199,10 +234,26 @@ begin
         raise warning '% rows have a missing value and are not learned, because on_null is skip', skipped
             using hint = 'With on_null => ''impute'' they are: that a value is missing is learned too.';
     end if;
+    if backfill and refused > 0 then
+        raise warning '% of the rows cannot be learned: %', refused, concat_ws(', or ',
+            case when model.weight is not null then 'their weight is missing or negative' end,
+            case when mempair.has_arrays(model) then 'an array has another length' end,
+            case when model.loss in ('squared', 'huber') then 'their target lies beyond 1e150' end)
+            using hint = 'mempair.errors names them once a worker has seen them.';
+    end if;
     raise notice '%', case when mempair.worker_runs() then 'a worker is running, and learns'
                            else 'no worker is running: start one with "mempair worker"' end
         using hint = format('Progress: select * from mempair.model_status; then: select %s(%L, t.*) from %s t;',
                             case model.loss when 'classes' then 'mempair_predict_class' else 'mempair_predict' end, model.name, model.source);
+end $$;
+
+create or replace function mempair.feature_object(features text) returns jsonb
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return features::jsonb;
+exception when data_exception then
+    raise exception 'features is not JSON: %', sqlerrm
+        using errcode = 'MP001', hint = 'Write features => ''{"age": null, "signed_up": "cyclical"}'', or features => ''age, signed_up:cyclical''.';
 end $$;
 
 -- Columns named in one text: 'age, plan', or as an array's text, '{age,plan}', or with how each is read, in JSON:
@@ -211,7 +262,7 @@ create or replace function mempair.feature_list(features text) returns text[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case when features ~ '^\s*\{\s*".*"\s*:' then (
                     select array_agg(case when j.value in ('', 'plain') or j.value is null then j.key else format('%s:%s', j.key, j.value) end)
-                    from jsonb_each_text(features::jsonb) j)
+                    from jsonb_each_text(mempair.feature_object(features)) j)
                 when features like '{%}' then features::text[]
                 else (select array_agg(trim(f) order by i) from unnest(string_to_array(features, ',')) with ordinality as u(f, i)) end
 $$;

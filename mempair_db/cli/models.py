@@ -11,6 +11,7 @@ import typer
 from mempair_db.cli.common import AsJson, Dsn, Name, group, query, rows, say, show
 from mempair_db.database.connect import connect
 from mempair_db.embedded import server
+from mempair_db.errors import InvalidParameter
 from mempair_db.pages import shape
 
 model_app = group("model", "Declare, list, describe, change, pause and drop models.")
@@ -159,6 +160,8 @@ def model_alter(
         "m": m,
         "on_exhausted": on_exhausted,
     }
+    if all(value is None for field, value in parameters.items() if field != "model_name"):
+        raise InvalidParameter("Nothing is to be changed.", remedy="Name a parameter, such as --ridge 30.", whole=True)
     with connect(server.ensure(dsn)) as connection:
         connection.add_notice_handler(_hear)
         connection.execute(query("alter_model"), parameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -59,12 +59,20 @@ def several(statement: str, *values: Any) -> Question[Rows]:
     return rows
 
 
-def _table(name: str) -> Question[tuple[sql.Identifier, list[str]]]:
-    """Return the table of a model, and its key columns."""
+class _Table(NamedTuple):
+    """The table of a model."""
+
+    name: sql.Identifier
+    key: list[str]
+    columns: list[str]
+
+
+def _table(name: str) -> Question[_Table]:
     rows = yield sql.SQL(query("client_table")), {"name": name}
     if not rows:
         raise UnknownModel(f"It was called {name!r}.", remedy="See mempair.model_status.")
-    return sql.Identifier(rows[0]["schema"], rows[0]["relation"]), rows[0]["key_columns"]
+    row = rows[0]
+    return _Table(sql.Identifier(row["schema"], row["relation"]), row["key_columns"], row["columns"])
 
 
 def _value(value: Any) -> Any:
@@ -98,12 +106,17 @@ def alter(values: dict[str, Any]) -> Question[None]:
 def _check_parameters(function: str, values: dict[str, Any]) -> Question[None]:
     """Refuse what the function has no parameter for, and name the nearest that it has."""
     rows = yield sql.SQL(query("client_parameters")), {"function": function}
-    known = [row["name"] for row in rows]
-    for name in values:
-        if known and name not in known:
+    known = sorted(row["name"] for row in rows)
+    if known:
+        _check_names(f"{function} has no parameter", values, known)
+
+
+def _check_names(missing: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            remedy = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(sorted(known))}."
-            raise InvalidParameter(f"{function} has no parameter {name!r}.", remedy=remedy, whole=True)
+            remedy = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
+            raise InvalidParameter(f"{missing} {name!r}.", remedy=remedy, whole=True)
 
 
 def _call(function: str, values: dict[str, Any]) -> Question[None]:
@@ -120,8 +133,11 @@ def _of_row(statement: str, name: str, row: Row | Sequence[float]) -> Question[R
         asked = sql.SQL(statement).format(row=sql.SQL("{}::float8[]").format(sql.Placeholder("row")))
         rows = yield asked, {"name": name, "row": [float(value) for value in row]}
         return rows
-    table, _ = yield from _table(name)
-    record = sql.SQL("jsonb_populate_record(null::{}, {})").format(table, sql.Placeholder("row"))
+    table = yield from _table(name)
+    _check_names(f"The table of {name!r} has no column", row, table.columns)
+    if all(value is None for value in row.values()):  # to Postgres that is no row, of which nothing can be told
+        raise InvalidParameter("The row has no value.", remedy="Give one at least, if only the key.", whole=True)
+    record = sql.SQL("jsonb_populate_record(null::{}, {})").format(table.name, sql.Placeholder("row"))
     rows = yield sql.SQL(statement).format(row=record), {"name": name, "row": Jsonb(dict(row), dumps=_dumps)}
     return rows
 
@@ -161,7 +177,7 @@ def explain(name: str, row: Row) -> Question[Rows]:
 
 def learn(name: str, rows: Sequence[Row]) -> Question[int]:
     """Insert rows."""
-    table, _ = yield from _table(name)
+    table, _, _ = yield from _table(name)
     for row in rows:
         columns = sql.SQL(", ").join(map(sql.Identifier, row))
         values = sql.SQL(", ").join(map(sql.Placeholder, row))
@@ -172,7 +188,7 @@ def learn(name: str, rows: Sequence[Row]) -> Question[int]:
 
 def forget(name: str, key: Any) -> Question[int]:
     """Delete a row."""
-    table, columns = yield from _table(name)
+    table, columns, _ = yield from _table(name)
     values = key if isinstance(key, (list, tuple)) else [key]
     if len(values) != len(columns):
         raise InvalidParameter(
@@ -185,7 +201,8 @@ def forget(name: str, key: Any) -> Question[int]:
 
 def receipt(name: str, key: Any) -> Question[dict[str, Any] | None]:
     """Ask what was done about a deleted row."""
-    found: dict[str, Any] | None = yield from one("select mempair.receipt(%s, %s::text)", name, str(key))
+    written = json.dumps([str(value) for value in key]) if isinstance(key, (list, tuple)) else str(key)
+    found: dict[str, Any] | None = yield from one("select mempair.receipt(%s, %s::text)", name, written)
     return found
 
 

@@ -102,6 +102,7 @@ class Model:
     versions_age: float | None = None  # seconds since the last one was kept, or all were erased
     numbers: list[str] = field(default_factory=list)  # names of the features
     texts: list[str] = field(default_factory=list)
+    arrays: list[str] = field(default_factory=list)
     stored: tuple[Any, ...] = ()  # what its own row says
     forgets: bool = True  # whether a learned row goes; who only adds rows says that none does
 
@@ -153,7 +154,7 @@ class Model:
         """Return why a row was refused, with the name of the column where the reason has its place."""
         kind, _, rest = reason.partition(" ")
         place, _, what = rest.partition(" ")
-        names = {"number": self.numbers, "text": self.texts}.get(kind, [])
+        names = {"number": self.numbers, "text": self.texts, "array": self.arrays}.get(kind, [])
         if not place.isdecimal() or not names:
             return reason
         return f"feature '{names[int(place) - 1]}' {what}" if int(place) <= len(names) else f"a feature {what}"
@@ -229,6 +230,7 @@ def _load(connection: psycopg.Connection[Any], model_id: int, statement: str, lo
         held=row["held"],
         numbers=row["numeric_features"],
         texts=row["text_features"],
+        arrays=[part["feature"] for part in row["parts"] or () if part["as"] == "array"],
         versions=row["versions"],
         versions_age=row["versions_age"],
         stored=tuple(row[name] for name in (*STANDING, "failure")),

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import escape
+
 from mempair_db.errors import InvalidParameter
 from mempair_db.pages import template
 from mempair_db.pages.svg import Plot, Series, draw
@@ -31,4 +33,12 @@ def picture(model: str, feature: str, rows: Sequence[Mapping[str, Any]]) -> str:
     plot = Plot(f"{feature} in {model}", text, feature, "adds to the score", series)
     head, rest = str(draw(plot)).split(">", 1)
     style = STYLE.read_text(encoding="utf-8")
-    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{style}</style>{rest}'
+    end = rest.rindex("</svg>")
+    legend = _legend(series) if len(series) > 1 else ""
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{style}</style>{rest[:end]}{legend}{rest[end:]}'
+
+
+def _legend(series: Sequence[Series]) -> str:
+    """Return the names of the classes, each in the colour of its line."""
+    names = "".join(f'<tspan dx="10" style="fill: var(--c{each.tone})">{escape(each.label)}</tspan>' for each in series)
+    return f'<text x="60" y="12" style="font-size: 12px">{names}</text>'

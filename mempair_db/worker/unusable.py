@@ -26,9 +26,7 @@ class Payloads(Protocol):
         """Targets."""
 
 
-# What an extractor says in place of a weight.
-NO_WEIGHT: Final = -1.0
-OTHER_LENGTH: Final = -2.0
+NO_WEIGHT: Final = -1.0  # what an extractor says in place of a weight; below, which array has another length
 
 
 def unusable(rows: Payloads, impute: bool, regression: bool, infinite: bool, weighted: bool = False) -> list[str]:
@@ -48,5 +46,6 @@ def unusable(rows: Payloads, impute: bool, regression: bool, infinite: bool, wei
         reasons[i] = f"target beyond {MOST_SPREAD:.0e}" if np.isfinite(rows.y[i]) else "unusable target"
     if weighted:
         for i in np.flatnonzero(rows.x[:, -1] < 0.0).tolist():
-            reasons[i] = "unusable weight" if rows.x[i, -1] == NO_WEIGHT else "array of another length"
+            mark = rows.x[i, -1]
+            reasons[i] = "unusable weight" if mark == NO_WEIGHT else f"array {int(NO_WEIGHT - mark)} has another length"
     return reasons

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import duckdb
 import numpy as np
@@ -19,6 +20,7 @@ from mempair_db.pair import classes as pair_classes
 from mempair_db.pair.exact import predict
 from mempair_db.verify.checks import verify
 from mempair_db.worker import batch
+from tests.conftest import Run
 from tests.world import World
 
 FLOWERS = """
@@ -289,3 +291,12 @@ def test_two_models_of_several_classes_are_compared_on_the_same_rows(flowers: Wo
     differ = "(mempair_predict_class('kind', f) <> mempair_predict_class('narrow', f))::integer::float8"
     assert disagreement == flowers.one(f"select avg({differ}) from flowers f where noise is not null")
     assert 0 < disagreement < 1
+
+
+def test_the_lines_of_a_picture_have_the_names_of_their_classes(flowers: World, mempair: Run, tmp_path: Path) -> None:
+    to = tmp_path / "shape.svg"
+    assert mempair("model", "curve", "kind", "length", "--out", str(to), "--dsn", flowers.dsn)[0] == 0
+    said = "".join(ElementTree.parse(to).getroot().itertext())
+    labels = [label for (label,) in flowers.execute("select class from mempair.published_class")]
+    assert len(labels) == 3
+    assert all(label in said for label in labels)

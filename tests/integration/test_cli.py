@@ -184,7 +184,7 @@ def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, cu
     code, _, err = mempair("model", "create", "exact", "customers", *options)
     assert code == 0
     assert "(exact) predicts the probability" in err
-    assert re.search(r"exact +retraining +0 +0 +from about 100 rows", mempair("status", "--dsn", customers)[1])
+    assert re.search(r"exact +calibrating +0 +0 +from about 100 rows", mempair("status", "--dsn", customers)[1])
     mempair("worker", "--once", "--dsn", customers)
     code, out, _ = mempair("status", "--dsn", customers)
     assert re.search(r"exact +ready +1 +3000 +yes .* exact", out)

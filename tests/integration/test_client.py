@@ -72,10 +72,15 @@ def test_a_client_learns_predicts_and_forgets_rows_of_every_type(world: World, p
     receipt = client.receipt("visits", '["2026-01-03", "7"]')
     assert receipt is not None
     assert receipt["key"] == '["2026-01-03", "7"]'
+    assert client.receipt("visits", (row(7)["day"], 7)) is not None
     with pytest.raises(errors.InvalidParameter, match="day, No"):
         client.forget("visits", 7)
     with pytest.raises(errors.UnknownModel, match="visit'"):
         client.predict("visit", {"age": 3})
+    with pytest.raises(errors.InvalidParameter, match=r"'visits' has no column 'agee'. Did you mean 'age'\?"):
+        client.predict("visits", {"agee": 3, "plan": "a"})
+    with pytest.raises(errors.InvalidParameter, match="The row has no value"):
+        client.predict("visits", {"age": None})
     client.drop_model("visits")
     client.__exit__()
 
@@ -215,9 +220,10 @@ def test_vectors_of_pgvector_can_be_given_as_lists(database: str, superuser: Cal
         world("create table notes (id integer primary key, meaning vector(3), topic text)")
         client = Client(world.dsn)
         client.create_model("topic", "notes", target="topic", features=["meaning"], gamma=10)
-        client.learn("topic", [{k: v for k, v in note(i).items() if k != "small"} for i in range(150)])
+        notes = [{k: v for k, v in note(i).items() if k != "small"} for i in range(150)]
+        client.learn("topic", notes)
         world.work()
-        assert [client.predict_class("topic", note(i)) for i in range(3)] == ["art", "law", "sport"]
+        assert [client.predict_class("topic", notes[i]) for i in range(3)] == ["art", "law", "sport"]
 
 
 def test_what_the_server_remarks_is_returned_and_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -163,7 +163,7 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("MP005", {"features": ["AGE"]}, "no column 'AGE'", "Did you mean 'age'?"),
     ("MP005", {"features": ["monthly"]}, "no column 'monthly'", "Did you mean 'monthly_spend'?"),
     ("MP005", {"features": ["zzz"]}, "no column 'zzz'", "case-sensitive"),
-    ("MP005", {"features": [None]}, "no column NULL", "case-sensitive"),
+    ("MP005", {"features": [None]}, "no column NULL", "It has "),
     ("MP005", {"features": ["ctid"]}, "no column 'ctid'", ""),
     ("MP005", {"target": "churn"}, "no column 'churn'", "Did you mean 'churned'?"),
     ("MP005", {"key": ["no"]}, "no column 'no'", ""),

@@ -230,3 +230,19 @@ def test_whoever_judges_a_model_does_so_with_his_own_rights(homes: World, superu
         finally:
             session.execute("reset role")
             session.execute("drop owned by judge_of_homes; drop role judge_of_homes")
+
+
+def test_targets_as_large_as_a_double_can_be_judged(world: World) -> None:
+    world(
+        "create table t (id integer primary key, x float8, y float8)",
+        "insert into t select i, i % 7, i % 7 * 1e140 from generate_series(1, 400) i",
+        "insert into t select i, i % 7, 1.7e308 * (-1) ^ i from generate_series(401, 500) i",
+    )
+    for name in ("m", "n"):
+        world(f"select mempair.create_model('{name}', 't', target => 'y', features => 'x')")
+    world.work()
+    rows, deciles = world.execute("select rows, calibration from mempair.evaluate('m')")[0]
+    assert rows == 500
+    assert len(deciles) == 10
+    assert world.one("select r2 from mempair.evaluate('m', 'id <= 400')") > 0.9
+    assert world.one("select first_loss from mempair.compare('m', 'n', 'id <= 400')") < 1e140

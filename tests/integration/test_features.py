@@ -89,7 +89,7 @@ def test_what_cannot_be_learned_is_refused_with_its_reason_and_no_insert_fails(v
     )
     visits.work()
     refused = dict(visits.execute("select row_key, reason from mempair.rejected"))
-    assert refused == dict.fromkeys(("2001", "2002", "2003"), "array of another length") | dict.fromkeys(
+    assert refused == dict.fromkeys(("2001", "2002", "2003"), "feature 'small' has another length") | dict.fromkeys(
         ("2004", "2005", "2006"), "unusable weight"
     )
     assert visits.one("select rows_learned from mempair.state") == before + 2
@@ -212,7 +212,9 @@ def test_vectors_of_pgvector_are_features(vectors: World) -> None:
         "delete from notes where id % 10 = 0",
     )
     vectors.work()
-    assert vectors.execute("select row_key, reason from mempair.rejected") == [("1001", "array of another length")]
+    assert vectors.execute("select row_key, reason from mempair.rejected") == [
+        ("1001", "feature 'loose:3' has another length")
+    ]
     vectors.check_exact()
     assert verify(vectors.dsn, 1).fine
     assert all(fine is not False for (fine,) in vectors.execute("select fine from mempair.verify_model('good')"))
@@ -293,3 +295,26 @@ def test_a_regression_is_least_squares(world: World) -> None:
         np.vstack([X / 1024, penalty]), np.append(target / 1024, np.zeros(len(penalty))), rcond=None
     )
     assert engine.weights()[0] == pytest.approx(solved[0], rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("target", ["good", "kind"])
+def test_a_row_with_an_array_of_another_length_is_predicted_by_nobody(world: World, target: str) -> None:
+    world(
+        "create table notes (id integer primary key, v float8[], good boolean, kind text)",
+        "insert into notes select i, array[i % 3, i % 5], i % 3 = 1, 'kind ' || i % 3 from generate_series(1, 300) i",
+        f"select mempair.create_model('m', 'notes', target => '{target}', features => 'v', gamma => 10)",
+    )
+    world.work()
+    world("insert into notes values (301, '{1,2,3}', true, 'kind 1'), (302, null, true, 'kind 1')")
+    world.work()
+    for function in ("predict_class", "predict_proba") if target == "kind" else ("predict", "predict_class"):
+        with pytest.raises(psycopg.Error, match="has another length"):
+            world.execute(f"select mempair_{function}('m', n) from notes n where id = 301")
+        assert world.execute(f"select mempair_{function}('m', n) from notes n where id = 302")
+    with pytest.raises(psycopg.Error, match="has another length"):
+        world.execute("select e.* from notes n, mempair.explain('m', n) e where id = 301")
+    assert world.execute("select mempair_try_predict('m', n) from notes n where id = 301") == [(None,)]
+    everybody = "mempair.predict_class_all('m')" if target == "kind" else "mempair.predict_all('m')"
+    assert world.execute(f"select * from {everybody} p where p.row_key = '301'")[0][1] is None
+    assert world.execute("select rows, unpredicted from mempair.evaluate('m')") == [(301, 1)]
+    assert world.execute("select rows, unpredicted from mempair.compare('m', 'm')") == [(301, 1)]

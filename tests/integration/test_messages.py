@@ -121,6 +121,55 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "nobody works": ("", {}, "NOTICE", 'no worker is running: start one with "mempair worker"'),
     "what next": ("", {}, "NOTICE", "select mempair_predict('m', t.*) from public.people t"),
     "somebody works": ("insert into mempair.worker (host, pid) values ('h', 1)", {}, "NOTICE", "a worker is running"),
+    "an array in one word": (
+        "alter table people add v float8[]; update people set v = array[id, 2, 3]",
+        {"features": "'v, age'"},
+        "NOTICE",
+        "features: v double precision[] of 3 numbers; age integer",
+    ),
+    "an array that is never there": (
+        "alter table people add v float8[]",
+        {"features": "'age, v:3'"},
+        "WARNING",
+        "feature 'v:3' is missing in all 3000 rows",
+    ),
+    "a point in time in one word": (
+        "alter table people add born date; update people set born = date '2000-01-01' + id",
+        {"features": "'born:cyclical, age'"},
+        "NOTICE",
+        "features: born:cyclical; age integer",
+    ),
+    "hardly ever missing": (
+        "update people set age = 1; update people set age = null where id = 7; update people set age = 2 where id > 9",
+        {},
+        "NOTICE",
+        "age integer, less than 0.1 % missing",
+    ),
+    "rows without a weight": (
+        "",
+        {"weight": "'age'", "features": "'plan'"},
+        "WARNING",
+        "300 of the rows cannot be learned: their weight is missing or negative",
+    ),
+    "rows without a weight do not wait": (
+        "",
+        {"weight": "'age'", "features": "'plan'"},
+        "NOTICE",
+        "2700 rows of public.people wait to be learned",
+    ),
+    "arrays of another length": (
+        "alter table people add v float8[]; update people set v = case when id > 9 then '{1,2}' else '{1}' end::real[]",
+        {"features": "'plan, v:2'"},
+        "WARNING",
+        "9 of the rows cannot be learned: an array has another length",
+    ),
+    "the key as a feature": ("", {"features": "'id, age'"}, "WARNING", "feature 'id' is the key of the table It tells"),
+    "a class of two rows": (
+        "update people set status = 'maybe' where id < 3",
+        {"target": "'status'"},
+        "WARNING",
+        "classes that fewer than 5 of 3000 rows have: maybe (2) A class is told apart once it has 5 rows",
+    ),
     "no such positive value": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "no row has status = 'Yes'"),
     "and the values there are": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "are there: no, yes"),
     "a constant target": ("", {"target": "'same'"}, "WARNING", "the same value in every row"),
@@ -307,6 +356,62 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "work; select * from mempair.compare('m', 'r')",
         "'m' and 'r' predict different things: churned and age",
         "one target",
+    ),
+    "all columns": (
+        "",
+        {"features": "'*'"},
+        "no column '*'",
+        "Name the columns that it may learn from: id, age, plan, email",
+    ),
+    "a column like no other": ("", {"features": "'xxxxxxxx'"}, "no column 'xxxxxxxx'", "It has id, age, plan, email"),
+    "no value of an enum": (
+        "create type mood as enum ('good', 'bad'); alter table people add m mood",
+        {"target": "'m'", "positive": "'god'"},
+        "positive is not a value of type public.mood",
+        "Its values are good, bad.",
+    ),
+    "a text as a number": (
+        "",
+        {"target": "'status'", "loss": "'squared'"},
+        "'status' is text",
+        "Leave out loss to tell its values apart",
+    ),
+    "a condition about no column": (
+        LEARNED,
+        "work; select * from mempair.evaluate('m', 'agee > 3')",
+        'the condition cannot be used: column "agee" does not exist',
+        "It is SQL about the columns of public.people, such as 'churned is not null'",
+    ),
+    "a comparison where nothing is": (
+        LEARNED,
+        "work; select * from mempair.compare('m', 'm', 'age >')",
+        'the condition cannot be used: syntax error at or near ")"',
+        "It is SQL about the columns",
+    ),
+    "the shape of no feature": (
+        "select mempair.create_model('m', 'people', target => 'churned', features => 'age, plan:hash:4')",
+        "work; select * from mempair.curve('m', 'plan')",
+        "has no feature 'plan'",
+        "Did you mean 'plan:hash:4'? It has age, plan:hash:4.",
+    ),
+    "features that are half JSON": (
+        "",
+        {"features": "'{\"age\": null'"},
+        "features is not JSON",
+        "'age, signed_up:cyclical'",
+    ),
+    "an explanation of a row of a query": (
+        LEARNED,
+        "work; select e.* from (select * from people limit 1) p, mempair.explain('m', p) e",
+        "reads rows of public.people, not of record",
+        "Say whose row it is: (t::public.people).",
+    ),
+    "a vector of another length": (
+        "alter table people add v float8[]; update people set v = array[1, 2, id];"
+        " select mempair.create_model('m', 'people', target => 'churned', features => 'age, v')",
+        "work; select mempair_predict('m', jsonb_populate_record(null::people, '{\"v\": [1, 2]}'))",
+        "an array of the row has another length than those that model 'm' has learned",
+        "How many numbers each has: v 3. Give the whole array, or NULL",
     ),
     "a role of a kind nobody knows": (
         "",
@@ -580,6 +685,11 @@ def test_status_gives_the_reason(room: Room, case: str) -> None:
     assert reason in status(room)[1]
 
 
+def test_a_model_that_nobody_has_read_a_row_for_yet_is_not_called_retraining(room: Room) -> None:
+    room.create()
+    assert status(room) == ("calibrating", "waits for a worker to read the table: the rows that were there")
+
+
 def test_a_reason_goes_with_its_cause(room: Room) -> None:
     room.create(target="'same'")
     room.work()
@@ -661,6 +771,7 @@ COMMANDS: dict[str, tuple[str, int, str, str]] = {  # {…}: what `test_a_comman
         "mempair.model_status",
     ),
     "a misspelt column": ("model|create|n|people|--target|churn|--features|age", 1, "no column 'churn'", "'churned'?"),
+    "an alteration of nothing": ("model|alter|m", 2, "Nothing is to be changed", "such as --ridge 30"),
     "a misspelt command": ("model|creat", 2, "No such command 'creat'", "'create'"),
     "a misspelt option": ("model|create|n|people|--feature|age", 2, "No such option: --feature", "--features"),
 }

@@ -74,3 +74,18 @@ def test_the_deadline_is_a_month_unless_it_was_set(people: World) -> None:
         with pytest.raises(psycopg.Error) as error:
             people.execute("select mempair.configure(%s, %s)", name, value)
         assert error.value.sqlstate == "MP001"
+
+
+@pytest.mark.parametrize("key", ['["1", "a"]', '["1","a"]', '[1, "a"]', ' ["1" ,"a"]'.strip()])
+def test_a_key_of_several_columns_is_written_as_json_however_it_is_spaced(world: World, key: str) -> None:
+    world(
+        "create table parts (a integer, b text, x float8, y boolean, primary key (a, b))",
+        "insert into parts select i, 'a', i, i % 2 = 0 from generate_series(1, 300) i",
+        "select mempair.create_model('parts', 'parts', target => 'y', features => 'x')",
+    )
+    world.work()
+    assert known(world, key) == {"parts": (1, 1, 0, 0)}
+    world("delete from parts where a = 1")
+    world.work()
+    assert known(world, key) == {"parts": (0, 0, 0, 1)}
+    assert world.one("select mempair.receipt('parts', %s) ->> 'key'", key) == '["1", "a"]'
