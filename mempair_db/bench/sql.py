@@ -1,7 +1,8 @@
 """`mempair bench sql`: what capture costs a writer, and what predictions cost a reader.
 
-capture      the same statements on a table with a model, on its bare twin, and on one with an empty trigger that gets
-             the changed rows (which no capture can do without), in turns, one transaction each
+capture      the same statements on a table with a model, on its bare twin, on one with an empty trigger that gets the
+             changed rows (which no capture can do without), and on one whose trigger copies the rows that went into
+             a table like it (which nobody who must unlearn them can do without), in turns, one transaction each
 predict      mempair_predict and predict_all, against pulling the same rows into numpy: see bench/predict.py
 """
 
@@ -79,7 +80,7 @@ def _predict_goals(scored: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> list[dict[str, Any]]:
     """Time each statement on both tables; the captured one's queue is emptied now and then, as a worker would."""
     captured, bare = Table(connection, "captured", d), Table(connection, "bare", d, model=False)
-    idle = _with_empty_triggers(connection, d)
+    idle, keeping = _with_triggers(connection, "idle", d), _with_triggers(connection, "keeping", d, keep="kept")
     copied, few = (500, 100) if quick else (100_000, 1_000)
     repeats = 2 if quick else 5
     found = []
@@ -95,7 +96,7 @@ def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> lis
         seconds = side_by_side(
             {
                 name: timed_statement(table, statement, rows, calls)
-                for name, table in (("with", captured), ("empty trigger", idle), ("without", bare))
+                for name, table in (("with", captured), ("empty", idle), ("kept", keeping), ("without", bare))
             },
             repeats,
         )
@@ -105,28 +106,42 @@ def _capture(connection: psycopg.Connection[Any], d: int, *, quick: bool) -> lis
                 "statement": statement,
                 "rows": rows,
                 "with": seconds["with"] * 1e3,
-                "empty trigger": seconds["empty trigger"] * 1e3,
                 "without": seconds["without"] * 1e3,
-                "empty/without": seconds["empty trigger"] / seconds["without"],
+                "empty trigger": seconds["empty"] / seconds["without"],
+                "what went kept": seconds["kept"] / seconds["without"],
                 "ratio": seconds["with"] / seconds["without"],
             }
         )
+        connection.execute("truncate kept")
         _empty(connection, captured)
-    for table in (captured, idle, bare):
+    for table in (captured, idle, keeping, bare):
         table.drop()
+    connection.execute("drop table kept")
     return found
 
 
-def _with_empty_triggers(connection: psycopg.Connection[Any], d: int) -> Table:
-    table = Table(connection, "idle", d, model=False)
-    connection.execute(
-        "create or replace function do_nothing() returns trigger language plpgsql as 'begin return null; end'"
-    )
+def _with_triggers(connection: psycopg.Connection[Any], name: str, d: int, *, keep: str | None = None) -> Table:
+    """Make a table whose triggers do nothing, or keep the rows that went in a table of this name."""
+    table = Table(connection, name, d, model=False)
+    copied = sql.SQL("insert into {} select * from o;").format(sql.Identifier(keep)) if keep else sql.SQL("")
+    if keep:
+        connection.execute(table.format("create table {1} (like {0})", sql.Identifier(keep)))
     rows = {"insert": "new table as n", "update": "old table as o new table as n", "delete": "old table as o"}
     for operation, names in rows.items():
+        function = sql.Identifier(f"{name}_{operation}")
+        body = sql.SQL("begin {} return null; end").format(sql.SQL("") if operation == "insert" else copied)
         connection.execute(
-            f"create trigger idle_{operation} after {operation} on idle referencing {names}"
-            " for each statement execute function do_nothing()"
+            sql.SQL("create or replace function {}() returns trigger language plpgsql as {}").format(
+                function, sql.Literal(body.as_string(connection))
+            )
+        )
+        connection.execute(
+            table.format(
+                "create trigger {3} after {1} on {0} referencing {2} for each statement execute function {3}()",
+                sql.SQL(operation),
+                sql.SQL(names),
+                function,
+            )
         )
     return table
 
