@@ -43,15 +43,18 @@ end $$;
 -- A condition as the queries about mempair_row need it. What is wrong with it is said of it alone, not of their many lines.
 create or replace function mempair.checked_condition(model mempair.model, condition text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    looked refcursor;
 begin
     if condition is null then
         return 'true';
     end if;
-    execute format(E'select from %s mempair_row where (%s\n) limit 0', model.source, condition);
+    open looked for execute format(E'select from %s mempair_row where (%s\n)', model.source, condition);  -- reads no row, and is one statement
+    close looked;
     return format(E'(%s\n)', condition);
 exception
     when insufficient_privilege then raise;
-    when syntax_error_or_access_rule_violation or data_exception then
+    when syntax_error_or_access_rule_violation or data_exception or invalid_cursor_definition then
         raise exception 'the condition cannot be used: %', sqlerrm
             using errcode = sqlstate, hint = format('It is SQL about the columns of %s, such as ''%I is not null''.', model.source, model.target);
 end $$;

@@ -382,6 +382,12 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         'the condition cannot be used: column "agee" does not exist',
         "It is SQL about the columns of public.people, such as 'churned is not null'",
     ),
+    "a condition and more": (
+        LEARNED,
+        "work; select * from mempair.evaluate('m', 'true); select (true')",
+        "the condition cannot be used: cannot open multi-query plan as cursor",
+        "It is SQL about the columns",
+    ),
     "a comparison where nothing is": (
         LEARNED,
         "work; select * from mempair.compare('m', 'm', 'age >')",

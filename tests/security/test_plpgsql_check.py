@@ -25,7 +25,8 @@ GENERATORS = {
     "mempair.write_finder",
     *("mempair.apply_grants", "mempair.revoke_role", "mempair.erase_queue", "mempair.backfill_blocks"),
     *("mempair.enqueue", "mempair.some_values", "mempair.array_size", "mempair.check_classes"),
-    "mempair.compare",  # takes a condition, which is the caller's own SQL
+    # These take a condition, which is the caller's own SQL.
+    *("mempair.compare", "mempair.evaluate", "mempair.roc", "mempair.checked_condition"),
 }
 # These fill a record by dynamic SQL, whose columns the extension cannot know.
 DYNAMIC = {"mempair.pending"}
