@@ -39,6 +39,17 @@ begin
         raise exception '% already exists and belongs to %', object.name, object.owner
             using errcode = 'MP003', hint = pg_catalog.format('drop %s;', object.name);
     end loop;
+    if pg_catalog.to_regnamespace('public') is null then
+        raise exception 'database % has no schema public, in which the prediction functions are', pg_catalog.current_database()
+            using errcode = 'invalid_schema_name', hint = 'create schema public;';
+    elsif not pg_catalog.has_schema_privilege('public', 'create') then
+        raise exception '% may not create the prediction functions in schema public', current_user
+            using errcode = 'insufficient_privilege', hint = pg_catalog.format('grant usage, create on schema public to %I;', current_user);
+    elsif schema_owner is null and not pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create') then
+        raise exception '% may not create schemas in database %', current_user, pg_catalog.current_database()
+            using errcode = 'insufficient_privilege', hint = pg_catalog.format(
+                'Install as its owner, or: grant create on database %I to %I;', pg_catalog.current_database(), current_user);
+    end if;
     if schema_owner is null then
         create schema mempair;
         comment on schema mempair is 'mempair_db: tables that learn on INSERT and provably forget on DELETE';

@@ -254,6 +254,25 @@ def test_a_schema_of_somebody_else_is_refused(empty_database: str, superuser: Ca
         install(empty_database)
 
 
+def test_what_the_installer_may_not_do_is_said_with_the_remedy(
+    empty_database: str, superuser: Callable[[str], str]
+) -> None:
+    user, dbname = (conninfo_to_dict(empty_database)[part] for part in ("user", "dbname"))
+    with psycopg.connect(superuser(empty_database), autocommit=True) as admin:
+        for obstacle, remedy in (
+            ("drop schema public", "create schema public"),
+            ("create schema public", f"grant usage, create on schema public to {user}"),
+            (f"alter database {dbname} owner to current_user", f"grant create on database {dbname} to {user}"),
+        ):
+            admin.execute(obstacle)
+            with pytest.raises(psycopg.Error) as refused:
+                install(empty_database)
+            assert f"{remedy};" in (refused.value.diag.message_hint or "")
+            admin.execute(remedy if remedy.startswith("grant") else "select")
+        install(empty_database)
+        admin.execute(f"alter database {dbname} owner to {user}")
+
+
 def test_a_missing_schema_is_named_as_such(empty_database: str) -> None:
     for statement in ("select mempair.capacity('churn')", "select * from mempair.model_status"):
         with pytest.raises(NotInstalled, match="mempair install"), connect(empty_database) as connection:
