@@ -41,19 +41,26 @@ def test_the_owner_needs_no_special_rights(database: str) -> None:
 
 def test_the_owner_may_have_any_name(empty_database: str, superuser: Callable[[str], str]) -> None:
     given = conninfo_to_dict(empty_database)
-    named = f'Ann "O" {given["user"]}'
+    usual, password = str(given["user"]), str(given.get("password") or "")
+    name = f'Ann "O" {given["dbname"]}'
     with psycopg.connect(superuser(empty_database), autocommit=True) as connection:
-        rename = sql.SQL("alter role {} rename to {}")
-        connection.execute(rename.format(sql.Identifier(str(given["user"])), sql.Identifier(named)))
+
+        def execute(statement: str, *names: str) -> None:
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names), password=sql.Literal(password)))
+
+        execute("create role {} login password {password}", name)
+        execute("alter database {} owner to {}", str(given["dbname"]), name)
         try:
-            dsn = make_conninfo(empty_database, user=named)
+            dsn = make_conninfo(empty_database, user=name)
             install(dsn)
             install(dsn)
             with psycopg.connect(dsn) as owner:
                 owner.execute("create table customers (id bigint primary key, age integer, churned boolean)")
                 owner.execute("select mempair.create_model('churn', 'customers', 'churned', array['age'])")
         finally:
-            connection.execute(rename.format(sql.Identifier(named), sql.Identifier(str(given["user"]))))
+            execute("reassign owned by {} to {}", name, usual)
+            execute("drop owned by {}", name)
+            execute("drop role {}", name)
 
 
 def test_migrations_one_by_one_equal_a_fresh_install(database: str, empty_database: str) -> None:
