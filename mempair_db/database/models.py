@@ -35,6 +35,7 @@ PROMISE = [
     "on_null",
     "ridge",
     "curves",
+    "straight",
     "categories",
     "class_weight",
 ]

@@ -24,7 +24,7 @@ int64.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -272,6 +272,7 @@ def refer(
     labels: Sequence[str] = (),
     balance: bool = False,
     curves: int = 0,
+    straight: Collection[int] = (),
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
     ridge: float = RIDGE,
@@ -285,7 +286,8 @@ def refer(
     each counts alike. A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares
     with weights from the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
     """
-    encoding = fit(x, c, y, regression=loss in ("squared", "huber"), curves=curves, declared=declared)
+    regression = loss in ("squared", "huber")
+    encoding = fit(x, c, y, regression=regression, curves=curves, straight=straight, declared=declared)
     start = begin(
         encoding,
         loss=loss,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -71,6 +71,7 @@ def refer(
     weighted: bool = False,
     balance: bool = False,
     curves: int = 0,
+    straight: Collection[int] = (),
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
     ridge: float = RIDGE,
@@ -85,7 +86,7 @@ def refer(
     texts = _texts(ask, declared)
     x = np.array(columns[:numbers]).reshape(numbers, -1).T if numbers else np.zeros((len(columns[0]), 0))
     y = columns[-1] if regression else np.zeros(len(x))
-    encoding = _fitted(x, texts, y, regression=regression, curves=curves, declared=declared)
+    encoding = _fitted(x, texts, y, regression=regression, curves=curves, straight=straight, declared=declared)
 
     def total(reference: Reference) -> Sums:
         return cast(Sums, _added(ask("sums", reference)))
