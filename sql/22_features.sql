@@ -217,9 +217,9 @@ begin
     end loop;
 end $$;
 
--- The places among the numbers of those that never bend: points in time, whose next rows lie where no row has been
--- (mempair_db/pair/EXACT.md, 7). Columns keep their types, so this is asked once, when a model is created.
-create or replace function mempair.straight_numbers(model mempair.model) returns integer[]
+-- The places among the numbers of those that are points in time: their next rows lie where no row has been, so they bend only
+-- where that pays (mempair_db/pair/EXACT.md, 3). Columns keep their types: this is asked once, when a model is created.
+create or replace function mempair.time_numbers(model mempair.model) returns integer[]
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select array(
         select n.place::integer

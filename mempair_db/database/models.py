@@ -35,7 +35,7 @@ PROMISE = [
     "on_null",
     "ridge",
     "curves",
-    "straight",
+    "times",
     "categories",
     "class_weight",
 ]

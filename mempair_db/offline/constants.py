@@ -38,12 +38,12 @@ def views(
         f"select {place} as place, {column}::double as number, {quantised}::bigint as quantised {rows}"
         for place, (column, quantised) in enumerate(numbers, start=1)
     ]
-    curves, straight = int(terms.get("curves") or 0), terms.get("straight") or ()
+    curves, times = int(terms.get("curves") or 0), terms.get("times") or ()
     stored = [
-        _number(place, column, constants, 0 if place in straight else curves)
+        _number(place, column, constants, curves > 0 and (place not in times or bool(constants.knots)))
         for place, ((column, _), constants) in enumerate(zip(numbers, encoding.numbers, strict=True), start=1)
     ]
-    stored.append(_number(0, target, encoding.target, 0))  # of labels 0 and 1, as of a number nobody has
+    stored.append(_number(0, target, encoding.target, False))  # of labels 0 and 1, as of a number nobody has
     if reference.regression:
         values.append(f"select 0, {target}::double, null::bigint {rows}")
     declared = terms.get("categories") or [None] * len(texts)
@@ -75,7 +75,10 @@ select * from (values {", ".join(["(-1, '', []::varchar[], false, null::varchar[
 
 def verdict(number: int, model: str, fleet: bool, labels: Sequence[str] = ()) -> str:
     """Return the check of a model's constants: fine, and what was not chosen again."""
-    rest = "NOT chosen again here: the reference weights and the shares of odd rows; `mempair verify` does all"
+    rest = (
+        "NOT chosen again here: the reference weights, the shares of odd rows and whether points in time bend; "
+        "`mempair verify` does all"
+    )
     if fleet:
         return f"""
 create or replace view verify_constants_{number} as
@@ -109,8 +112,8 @@ def _most(levels: int, d: int) -> int:
     return levels if d > WIDEST // 2 and levels in halved else MOST_LEVELS
 
 
-def _number(place: int, column: str, constants: Number, curves: int) -> str:
-    knots, flags = f"{list(constants.knots)}::bigint[]", f"{constants.missing}, {curves > 0}".lower()
+def _number(place: int, column: str, constants: Number, bends: bool) -> str:
+    knots, flags = f"{list(constants.knots)}::bigint[]", f"{constants.missing}, {bends}".lower()
     return (
         f"({place}, {_text(column)}, '{constants.centre!r}'::double, '{constants.scale!r}'::double, {knots}, {flags})"
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -86,6 +86,11 @@ class Encoding:
             names += [*(("level", k, level) for level in text.levels), ("other", k, None)]
             names += [("null", k, None)] * text.null
         return names
+
+    def straightened(self, numbers: Collection[int]) -> Encoding:
+        """Return it without the bends of some numbers."""
+        straight = [replace(number, knots=()) if j in numbers else number for j, number in enumerate(self.numbers)]
+        return replace(self, numbers=tuple(straight))
 
     def encode(self, x: Matrix, c: Texts = (), out: Matrix | None = None) -> tuple[Matrix, Flags, Flags]:
         """Return the integers (as float64), which rows have a number beyond the clamp, which a level nobody knew.
@@ -211,18 +216,15 @@ def fit(
     *,
     regression: bool = False,
     curves: int = 0,
-    straight: Collection[int] = (),
     declared: Sequence[Sequence[str] | None] = (),
 ) -> Encoding:
     """Choose the constants from the reference rows, in whatever order they come.
 
-    `straight` are the places of numbers that never bend: of a point in time the next rows lie beyond all that R has
-    seen, and a bend would lead them where the last few rows of R point (EXACT.md, 7).
     `declared` has the levels of each text feature, or None where they are to be observed.
     """
     if len(x) == 0:
         raise InvalidRow("there is no row to choose the constants from.")
-    numbers = tuple(_fit_number(x[:, j], 0 if j in straight else curves) for j in range(x.shape[1]))
+    numbers = tuple(_fit_number(x[:, j], curves) for j in range(x.shape[1]))
     target = Number(*_standard(y)) if regression else Number()
     declared = declared or [None] * (len(c[0]) if len(c) else 0)
     counts = [Counter(row[k] for row in c) for k in range(len(declared))]

@@ -338,7 +338,7 @@ class ExactPair(MemoryPair):
             labels=labels or (),
             balance=p.class_weight == "balanced",
             curves=curves_for(rows.x.shape[1]) if p.curves is None else p.curves,
-            straight=shape.places(shape.times.union(p.straight)),
+            times=shape.places(shape.times.union(p.times)),
             clip=p.clip,
             declared=self.categories,
             ridge=p.ridge,

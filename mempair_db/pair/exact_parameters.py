@@ -22,7 +22,7 @@ class ExactParameters:
     ridge: float = RIDGE
     gamma: float = 0.1
     curves: int | None = None  # knots per number; None: see `curves_for`
-    straight: Sequence[int | str] = ()  # numbers that never bend, by name or by place, beside dates and datetimes
+    times: Sequence[int | str] = ()  # numbers that are points in time, by name or place, beside dates and datetimes
     clip: float = 1.0
     calibration_rows: int = 100
     on_null: str = "impute"

@@ -71,7 +71,7 @@ def refer(
     weighted: bool = False,
     balance: bool = False,
     curves: int = 0,
-    straight: Collection[int] = (),
+    times: Collection[int] = (),
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
     ridge: float = RIDGE,
@@ -86,7 +86,7 @@ def refer(
     texts = _texts(ask, declared)
     x = np.array(columns[:numbers]).reshape(numbers, -1).T if numbers else np.zeros((len(columns[0]), 0))
     y = columns[-1] if regression else np.zeros(len(x))
-    encoding = _fitted(x, texts, y, regression=regression, curves=curves, straight=straight, declared=declared)
+    encoding = _fitted(x, texts, y, regression=regression, curves=curves, declared=declared)
 
     def total(reference: Reference) -> Sums:
         return cast(Sums, _added(ask("sums", reference)))
@@ -99,7 +99,7 @@ def refer(
         weighted=weighted or balance,
         class_weights=balanced(_added(ask("classes", len(labels) or 2))) if balance else (),
     )
-    return settle(start, total, ridge)
+    return settle(start, total, ridge, times)
 
 
 def _added(parts: Sequence[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 A row is a dict as river has them (numbers and texts by name; a missing key and None are the same), or numbers in order
 with the texts beside them. A date or datetime counts as seconds since 1970, without a time zone as of UTC, and its
-effect never bends (EXACT.md, 2). Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the same, a
+effect bends only where that pays (EXACT.md, 3). Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the same, a
 label is 0 or 1 however it was written.
 """
 
@@ -152,9 +152,7 @@ class Shape:
         return self.features(x, c) or self._one_by_one(x, c)
 
     def _one_by_one(self, x: Any, c: Texts) -> tuple[Matrix, Texts]:
-        bare = Shape(
-            *(self.names or (self.numbers, self.texts)), allow_missing=self.allow_missing, times=self.times
-        )
+        bare = Shape(*(self.names or (self.numbers, self.texts)), allow_missing=self.allow_missing, times=self.times)
         texts: Texts = c if len(c) else [()] * len(x)
         found = bare.arrays([bare.row(one, some, 0.0) for one, some in zip(x, texts, strict=True)])
         return found[0], found[2]
@@ -326,7 +324,7 @@ def _seconds(given: Any) -> float:
     if isinstance(given, np.datetime64):
         return float((given - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
     if not isinstance(given, datetime):
-        given = datetime(given.year, given.month, given.day)  # noqa: DTZ001  (it has no time zone)
+        given = datetime(given.year, given.month, given.day)
     return float((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp())
 
 

@@ -52,11 +52,6 @@ def test_curves_bend_at_the_quantiles_of_the_reference_rows() -> None:
 # ---- The constants. ----
 
 
-def test_a_point_in_time_never_bends() -> None:
-    x = np.column_stack([np.arange(500.0), np.arange(500.0) + 1.7e9])
-    assert [len(number.knots) for number in fit(x, (), np.zeros(500), curves=4, straight=[1]).numbers] == [4, 0]
-
-
 def test_one_row_rarely_changes_the_constants() -> None:
     rng = np.random.default_rng(0)
     x, c = rng.lognormal(size=(2000, 5)), [(str(i % 10),) for i in range(2000)]

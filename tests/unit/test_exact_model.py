@@ -124,7 +124,7 @@ def test_a_missing_key_none_and_nan_are_the_same() -> None:
     assert len({pair.predict_one(row) for row in same}) == 1
 
 
-def test_points_in_time_are_numbers_that_never_bend_and_are_unlearned_like_any_other() -> None:
+def test_points_in_time_are_numbers_and_are_unlearned_like_any_other() -> None:
     rng = np.random.default_rng(0)
     began = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))
     rows = [
@@ -152,11 +152,11 @@ def test_points_in_time_are_numbers_that_never_bend_and_are_unlearned_like_any_o
         ExactPair(loss="squared").learn_one(rows[0], date(2026, 1, 1))
 
 
-@pytest.mark.parametrize("straight", [["b"], [1]])
-def test_who_knows_better_names_the_numbers_that_never_bend(straight: list[str | int]) -> None:
+@pytest.mark.parametrize("times", [["b"], [1]])
+def test_who_knows_it_says_which_numbers_are_points_in_time(times: list[str | int]) -> None:
     x, y = np.random.default_rng(0).normal(size=(300, 3)), np.arange(300) % 3 == 0
-    rows: Any = [dict(zip("abc", row, strict=True)) for row in x.tolist()] if straight == ["b"] else x
-    pair = ExactPair(straight=straight)
+    rows: Any = [dict(zip("abc", row, strict=True)) for row in x.tolist()] if times == ["b"] else x
+    pair = ExactPair(times=times)
     pair.learn_many(rows, y)
     assert pair.reference is not None
     assert [len(number.knots) for number in pair.reference.encoding.numbers] == [4, 0, 4]

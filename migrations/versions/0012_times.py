@@ -1,4 +1,4 @@
-"""Points in time never bend: models that have some are read anew."""
+"""Points in time bend only where that pays: models that have some are read anew."""
 
 from __future__ import annotations
 
