@@ -284,8 +284,9 @@ def refer(
         2^−h ≈ √12/16/rms‖x‖: rounding moves a score by about 1/16
 
     With `labels` y is the place of a row's class among them. With `balance` the classes' weights are chosen so that
-    each counts alike. `times` are the places of numbers that are points in time. A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares
-    with weights from the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
+    each counts alike. `times` are the places of numbers that are points in time. A regression by squared loss needs no
+    reference weights: w0 = 0. By huber's it is least squares with weights from the residuals at w0; Newton's own step
+    would overshoot where most rows have no curvature.
     """
     encoding = fit(x, c, y, regression=loss in ("squared", "huber"), curves=curves, declared=declared)
     start = begin(
@@ -373,7 +374,7 @@ def _stand_still(
 
 
 def spared(reference: Reference, total: Sums, penalty: Vector, other: Vector) -> float:
-    """Foretell the loss that ridges `other` would spare beside `penalty`, as a share of Σp(1 − p), by Akaike's criterion.
+    """Foretell the loss that ridges `other` would spare beside `penalty`, as a share of Σp(1 − p): Akaike's criterion.
 
     To all rows' loss, which is a parabola in w by the sums, d_eff = tr A⁻¹H is added: what new rows cost more. Of a
     regression by squares both are counted in those that are left with `other`, and the share is one of them.

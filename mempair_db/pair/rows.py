@@ -1,9 +1,9 @@
 """Rows as users have them → rows as the exact pair keeps them: (numbers as bytes, texts, target).
 
 A row is a dict as river has them (numbers and texts by name; a missing key and None are the same), or numbers in order
-with the texts beside them. A date or datetime counts as seconds since 1970, without a time zone as of UTC, and its
-effect bends only where that pays (EXACT.md, 3). Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the same, a
-label is 0 or 1 however it was written.
+with the texts beside them. A date or datetime counts as seconds since 1970, without a time zone as of UTC, and bends
+only where that pays (EXACT.md, 3). Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the
+same, a label is 0 or 1 however it was written.
 """
 
 from __future__ import annotations
