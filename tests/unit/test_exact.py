@@ -361,6 +361,20 @@ def test_points_in_time_bend_where_the_reference_rows_say_that_it_pays(loss: str
     assert exact.refer(x[order], y[order], times=[0], **how).to_bytes() == chosen.to_bytes()
 
 
+def test_what_few_rows_foretell_of_the_gate_is_about_what_it_takes() -> None:
+    x, y = rows(2000, 100)
+
+    def of(n: int) -> tuple[Reference, sums.Sums]:
+        reference = exact.refer(x[:n], y[:n])
+        return reference, exact.sums(reference, x[:n], y[:n])
+
+    opens = next(n for n in range(100, 2000, 20) if rules.gate(*of(n), gamma=0.1))
+    assert rules.rows_needed(*of(opens - 20), gamma=0.1) == pytest.approx(opens, rel=0.1)
+    # 100 rows cannot tell 100 numbers apart, so less is asked for than it takes
+    assert 250 < rules.rows_needed(*of(100), gamma=0.1) < opens
+    assert rules.rows_needed(*of(100), gamma=1e-9) <= of(100)[0].d / 2e-9 + 1
+
+
 def test_a_step_too_long_for_its_curvature_is_cut() -> None:
     """A few yeses where the reference was sure of a no: Newton's full step would promise yeses everywhere nearby."""
     rng = np.random.default_rng(0)
