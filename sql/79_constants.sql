@@ -307,6 +307,7 @@ begin
                        when partly then format('centres, scales, levels and knots follow from the %s reference rows; NOT chosen again in SQL, for a model of '
                            'several classes, with weights, or of more than 150 coordinates: the reference weights and shares, which "mempair verify" does', rows)
                        else format('follow from the %s reference rows', rows)
-                           || case when fixed ? 'eased' then '; NOT judged again in SQL: that a tenth of the ridge is enough, which "mempair verify" does' else '' end end;
+                           || case when (model.promise ->> 'ridge')::float8 = 10
+                                   then '; NOT judged again in SQL: whether a tenth of the ridge is enough, which "mempair verify" does' else '' end end;
     end if;
 end $$;
