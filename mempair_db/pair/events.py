@@ -52,11 +52,12 @@ def apply(
             first = last
 
 
-def room_for(state: State, k: Constants) -> tuple[Matrix, Matrix]:
-    """Return room for the numbers of one step, and for H where there is a use for it."""
+def room_for(state: State, k: Constants) -> tuple[Vector, Matrix]:
+    """Return room for the numbers of one step, see `step.divided`, and for H where there is a use for it."""
     d = len(state.theta)
+    width = -(-max(d, len(state.window_vr)) // 4) * 4
     dense = d if d <= DENSE and k.mode != PAPER else 0
-    return np.empty((3, max(d, len(state.window_vr)))), np.empty((dense, dense))
+    return np.empty(3 * width + 3), np.empty((dense, dense))
 
 
 def learn(state: State, k: Constants, X: npt.NDArray[np.float64], y: Vector) -> None:

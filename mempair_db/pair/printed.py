@@ -79,7 +79,7 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, grid:
 
 @kernel
 def learn(
-    state: State, k: Constants, ops: npt.NDArray[np.int16], X: Matrix, y: Vector, room: Matrix, inverse: Matrix
+    state: State, k: Constants, ops: npt.NDArray[np.int16], X: Matrix, y: Vector, room: Vector, inverse: Matrix
 ) -> None:
     """Apply inserts and ticks (ops[i], X[i], y[i]) in order, changing `state`."""
     scratch = divided(room, inverse, X.shape[1])
@@ -92,7 +92,7 @@ def learn(
 
 @kernel
 def forget(
-    state: State, k: Constants, X: Matrix, y: Vector, noise: Matrix, grid: Vector, room: Matrix, inverse: Matrix
+    state: State, k: Constants, X: Matrix, y: Vector, noise: Matrix, grid: Vector, room: Vector, inverse: Matrix
 ) -> None:
     """Apply the deletions of (X[i], y[i]) in order, each with a row of `noise`, changing `state`."""
     scratch = divided(room, inverse, X.shape[1])
