@@ -253,7 +253,8 @@ begin
         squares := squares + sums[place + 1];
         place := place + d - i + 1;
     end loop;
-    for eased in 0..(stored ? 'eased')::integer loop
+    -- Of classes it is told by where a ridge of 10 leads, of a regression before.
+    for eased in case when stored ->> 'loss' = 'huber' then (stored ? 'eased')::integer else 0 end..(stored ? 'eased')::integer loop
         for round in 1..15 loop
             model.constants := stored || jsonb_build_object('w0', jsonb_build_array(to_jsonb(w)), 'h', 12);
             step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(d, ridge / 10 ^ eased));
@@ -307,7 +308,7 @@ begin
                        when partly then format('centres, scales, levels and knots follow from the %s reference rows; NOT chosen again in SQL, for a model of '
                            'several classes, with weights, or of more than 150 coordinates: the reference weights and shares, which "mempair verify" does', rows)
                        else format('follow from the %s reference rows', rows) || coalesce('; NOT judged again in SQL: ' || nullif(concat_ws(' and ',
-                           case when fixed ? 'eased' then 'that a tenth of the ridge is enough' end,
+                           case when (model.promise ->> 'ridge')::float8 = 10 then 'whether a tenth of the ridge is enough' end,
                            case when model.promise ->> 'curves' <> '0' and model.promise -> 'times' <> '[]' then 'whether points in time bend' end), '')
                            || ', which "mempair verify" does', '') end;
     end if;

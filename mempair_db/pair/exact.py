@@ -41,7 +41,8 @@ from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
 EASE: Final = 10.0  # the ridge is divided by it where it holds a model back
-HELD_BACK: Final = 0.1  # which it does if so large a share of Σp(1 − p) would be spared (EXACT.md, 7)
+HELD_BACK: Final = 0.1  # which it does if so large a share of Σp(1 − p) would be spared (EXACT.md, 7),
+SQUARES_HELD_BACK: Final = 0.05  # or so large a share of a regression's squared error
 NOTHING_LEFT: Final = 1e12  # a ridge that leaves nothing of a weight
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
 P_UNIT: Final = classes.P_UNIT
@@ -334,6 +335,10 @@ def settle(
     at_zero = total(begin(start.encoding, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
     n = at_zero.n
     start = replace(start, outside=share(at_zero.outside, n), unknown=share(at_zero.unknown, n))
+    if ridge == RIDGE and start.regression:
+        squares = replace(start, loss="squared")
+        held_back = squares_spared(squares, total(squares) if start.weighted else at_zero) > SQUARES_HELD_BACK
+        start = replace(start, eased=held_back)
     squared = start.loss == "squared"
     w, last = (start, None) if squared else _stand_still(start, total, min(RIDGE, ridge))
     bends = [i for i, (kind, j, _) in enumerate(start.encoding.names) if kind == "knot" and j in times]
@@ -398,6 +403,23 @@ def spared(reference: Reference, total: Sums, penalty: Vector, other: Vector) ->
         unit, whole = 1.0, np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum() / H_unit
     before, after = loss + unit * effective
     return float((before - after) / max(whole, 1e-9))
+
+
+def squares_spared(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+    """Foretell by what share an eased ridge lowers the squared error of new rows, by generalised cross-validation.
+
+    That is Σr²·(n/(n − d_eff))², with the variance that the target's rounding has, so that 0 is not compared with 0.
+    """
+    unit, _ = units(reference)
+    H, g = total.H[0] / unit, total.g[0] / unit
+    error = [0.0, 0.0]
+    for eased in (False, True):
+        inverse = np.linalg.inv(H + np.diag(penalties(replace(reference, eased=eased), ridge)))
+        w = -inverse @ g
+        squares = max(float(total.fourth / unit + 2.0 * g @ w + w @ H @ w), 0.0) + total.n / (12.0 * UNIT**2)
+        freedom = max(1.0 - float((inverse * H).sum()) / total.n, 1e-9)
+        error[eased] = squares / freedom**2
+    return 1.0 - error[True] / error[False]
 
 
 def grid(squares: int, n: int) -> int:

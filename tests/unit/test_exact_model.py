@@ -262,11 +262,16 @@ def test_it_does_not_predict_before_it_can() -> None:
     x, y = matrix(99)
     pair = ExactPair()
     pair.learn_many(x, y)
-    with pytest.raises(ModelNotReady, match="99 rows learned, 100 needed"):
+    with pytest.raises(ModelNotReady, match="99 rows learned, about 100 needed"):
         pair.predict_one(x[0])
     pair.learn_one(x[0], y[0])
     assert pair.ready
-    assert not ExactPair.from_state(pair.state() | {"parameters": pair.state()["parameters"] | {"gamma": 1e-6}}).ready
+    assert pair.samples_needed() == 100
+    strict = ExactPair.from_state(pair.state() | {"parameters": pair.state()["parameters"] | {"gamma": 1e-6}})
+    assert not strict.ready
+    with pytest.raises(ModelNotReady, match=f"100 rows learned, about {strict.samples_needed()} needed"):
+        strict.predict_one(x[0])
+    assert 100_000 < strict.samples_needed() < 10_000_000
 
 
 def test_a_row_that_was_never_learned_cannot_be_unlearned_as_long_as_all_rows_are_known() -> None:
