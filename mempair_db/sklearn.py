@@ -11,6 +11,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from .pair.exact_model import ExactPair
 class MemoryPairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression that forgets rows exactly (mempair_db/pair/EXACT.md)."""
 
-    def __init__(self, ridge: float = 10.0, curves: int | None = None) -> None:
-        """Take the ridge, and how many bends each number's effect has."""
+    def __init__(self, ridge: float = 10.0, curves: int | None = None, times: Sequence[int] = ()) -> None:
+        """Take the ridge, how many bends each number's effect has, and which columns are points in time."""
         self.ridge = ridge
         self.curves = curves
+        self.times = times
 
     def fit(self, X: Any, y: Any) -> MemoryPairClassifier:
         """Learn these rows and no others."""
@@ -70,7 +72,8 @@ class MemoryPairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError("The data has only one class, and there is nothing to tell apart.")
         self.classes_, several = classes, len(classes) > 2
         options: dict[str, Any] = {"loss": "classes", "classes": list(range(len(classes)))} if several else {}
-        self.pair_ = ExactPair(ridge=float(self.ridge), curves=self.curves, calibration_rows=1, gamma=1e9, **options)
+        options |= {"ridge": float(self.ridge), "curves": self.curves, "times": list(self.times)}
+        self.pair_ = ExactPair(calibration_rows=1, gamma=1e9, **options)
         names = [str(place) for place in range(len(classes))]
         self._order = np.argsort(np.argsort(names)) if several else np.arange(2)
 

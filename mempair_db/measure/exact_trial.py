@@ -104,7 +104,8 @@ def _taught(simulator: Simulator, table: Table, left: _Left) -> tuple[ExactPair,
     """Return a pair that has learned the rows, with the ridge that suits them, and how good it is."""
     loss = "squared" if table.regression else "logistic"
     # Half the rows may be deleted, and it must not fall back behind its calibration.
-    parameters = ExactParameters(loss=loss, calibration_rows=min(500, len(left.places) // 2))
+    rows = min(500, len(left.places) // 2)
+    parameters = ExactParameters(loss=loss, calibration_rows=rows, times=table.times)
     found = []
     for ridge in RIDGES:
         pair = ExactPair(replace(parameters, ridge=ridge), rows=left.rows)

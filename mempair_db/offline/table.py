@@ -7,7 +7,7 @@ value are left out, as `on_null => 'skip'` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ class Table:
     texts: list[str]
     regression: bool
     skipped: int  # rows without a target, or with a missing value where those are skipped
+    times: list[int] = field(default_factory=list)  # places of the numbers that are points in time
 
     def __len__(self) -> int:
         """Return how many rows there are."""
@@ -152,6 +153,7 @@ def _table(
         texts=texts,
         regression=regression,
         skipped=int(total) - int(good.sum()),
+        times=[place for place, name in enumerate(numbers) if kinds[name] in TIMES],
     )
 
 

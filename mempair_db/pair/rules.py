@@ -63,7 +63,8 @@ def tells(reference: Reference, total: Sums, ridge: float = RIDGE) -> bool:
 def rows_needed(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> int:
     """Return about how many rows open the gate, if those to come are like those that are there.
 
-    With more rows d_eff grows as well, and ever more slowly: 250 rows of 300 numbers have 134, 2,000 have 288.
+    With more rows d_eff grows as well, and ever more slowly: 250 rows of 300 numbers have 134, 2,000 have 288. With the
+    default γ fewer may do, which nothing foretells: how soon the model tells more than the base rate.
     """
     spectra = _spectra(reference, total) / max(total.n, 1)
     fewest, most = total.n + 1, max(math.ceil(reference.shape[2] / (2.0 * gamma)), total.n + 1)

@@ -287,7 +287,8 @@ def refer(pair: ExactPair, rows: Sequence[Row]) -> Reference:
     weight = np.array([row[3] for row in rows]) if p.weighted else None
     curves = curves_for(x.shape[1]) if p.curves is None else p.curves
     chosen: dict[str, Any] = {"loss": p.loss, "curves": curves, "clip": p.clip, "labels": labels, "weight": weight}
-    return exact.refer(x, y, c if c and c[0] else (), balance=p.class_weight == "balanced", **chosen)
+    balance, times = p.class_weight == "balanced", [int(place) for place in p.times]
+    return exact.refer(x, y, c if c and c[0] else (), balance=balance, times=times, **chosen)
 
 
 def parts(reference: Reference, rows: Sequence[Row], cuts: Sequence[int], sign: float = 1.0) -> list[Sums]:

@@ -43,7 +43,7 @@ def test_after_any_history_the_state_is_the_one_of_the_rows_left(
     script: list[tuple[str, int]], kind: str, seed: int, loss: str, curves: int, has_rows: bool
 ) -> None:
     kept = options(kind)
-    player = Player(seed, curves=curves, has_rows=has_rows, **{"loss": loss} | kept)
+    player = Player(seed, curves=curves, times=[0], has_rows=has_rows, **{"loss": loss} | kept)
     player.play(script, table(kind, sum(size for _, size in script), seed))
     assert_nothing_but(player.pair, player.there)
 

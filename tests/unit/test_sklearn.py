@@ -29,3 +29,13 @@ def test_what_is_forgotten_was_never_there() -> None:
         model.forget(x[:1], y[:1])
     with pytest.raises(ValueError, match="none of the classes"):
         model.partial_fit(x[:1], ["perhaps"])
+
+
+def test_columns_that_are_points_in_time_bend_only_where_that_pays() -> None:
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.arange(900.0) + 1.7e9, rng.normal(size=900)])
+    y = x[:, 1] + rng.logistic(size=900) > 0
+    for times, bends in {(): [4, 4], (0,): [0, 4]}.items():
+        reference = MemoryPairClassifier(times=times).fit(x, y).pair_.reference
+        assert reference is not None
+        assert [len(number.knots) for number in reference.encoding.numbers] == bends

@@ -54,6 +54,13 @@ def test_csv_and_parquet_give_the_same_rows(csv: Path, table: Table, tmp_path: P
     assert set(table.y.tolist()) == {-1.0, 1.0}
 
 
+def test_dates_of_a_file_are_points_in_time_for_the_exact_pair(table: Table) -> None:
+    assert table.times == [table.numbers.index("joined")]
+    left = exact_trial._Left(table, np.arange(len(table)))
+    pair, _ = exact_trial._taught(Simulator(table.imputed(), 1e-6), table, left)
+    assert pair.parameters.times == table.times
+
+
 def test_yes_and_no_in_a_file_are_texts(csv: Path, table: Table) -> None:
     named = load(str(csv), "left", positive="yes")
     assert (named.y == table.y).all()

@@ -90,6 +90,26 @@ def test_exact_models_of_before_the_ridge_was_eased_are_read_anew_and_the_first_
     assert dict(world.execute("select model, epoch from mempair.model_status")) == {"small": 2, "usual": 2}
 
 
+def test_a_model_whose_dates_were_numbers_like_any_other_is_read_anew(world: World) -> None:
+    world(
+        "create domain birthday as date",
+        "create table t (id integer primary key, age integer, born birthday, label boolean)",
+        "insert into t select i, i % 50, date '2000-01-01' + i, i % 3 = 0 from generate_series(1, 300) i",
+        "select mempair.create_model('dated', 't', target => 'label', features => 'age,born')",
+        "select mempair.create_model('plain', 't', target => 'label', features => 'age')",
+    )
+    world.work()
+    world("update mempair.model set times = '{}'", "update mempair.alembic_version set version_num = 'mempair_0011'")
+    pretend(world.dsn, stamp()._replace(revision="mempair_0011"))
+    install(world.dsn)
+    assert world.execute("select name, times, retrain_requested from mempair.model order by name") == [
+        ("dated", [2], "points in time bend only where that pays"),
+        ("plain", [], None),
+    ]
+    world.work()
+    assert dict(world.execute("select model, epoch from mempair.model_status")) == {"dated": 2, "plain": 1}
+
+
 def test_newer_functions_of_the_same_revision_fit(database: str) -> None:
     pretend(database, stamp()._replace(release="99.0", functions="new"))
     with connect(database) as connection:
