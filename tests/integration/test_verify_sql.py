@@ -454,3 +454,20 @@ def test_an_eased_ridge_is_the_same_in_sql_and_in_duckdb(
         world("update mempair.model set constants = constants - 'eased'")
         wrong = [check for check, (fine, _) in found(world).items() if fine is False]
         assert wrong == (["served"] if loss == "squared" else ["served", "constants"])  # which has no reference weights
+
+
+def test_a_wide_model_is_verified_in_duckdb_by_a_short_script(world: World, tmp_path: Path) -> None:
+    """Each of the 34,000 sums of 256 buckets was an expression of its own, which took DuckDB 2 GB to read."""
+    world(
+        "create table t (id integer primary key, city text, kind text, label boolean)",
+        "insert into t select i, md5((i % 700)::text), 'kind ' || i % 3, i % 7 < 3 from generate_series(1, 3000) i",
+        "select mempair.create_model('two', 't', target => 'label', features => 'city:hash:256')",
+        "select mempair.create_model('three', 't', target => 'kind', features => 'city:hash:90')",
+    )
+    world.work()
+    export(world.dsn, tmp_path / "e", rows=True)
+    assert (tmp_path / "e" / "verify.sql").stat().st_size < 500_000
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
+        sums = duck.execute("select max(place) from sums group by model_id order by 1").fetchall()
+    assert all(count > 30_000 for (count,) in sums)
