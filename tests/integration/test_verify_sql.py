@@ -471,3 +471,47 @@ def test_a_wide_model_is_verified_in_duckdb_by_a_short_script(world: World, tmp_
         assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
         sums = duck.execute("select max(place) from sums group by model_id order by 1").fetchall()
     assert all(count > 30_000 for (count,) in sums)
+
+
+def test_points_in_time_that_do_not_bend_are_seen_in_sql_and_in_duckdb(
+    world: World, tmp_path: Path, mempair: Run
+) -> None:
+    world(
+        "create domain birthday as date",
+        "create table t (id integer primary key, a float8, at timestamptz, born birthday, noon time, label boolean)",
+        "insert into t select i, sin(i), timestamptz '2026-01-01Z' + i * interval '7 minutes',"
+        " date '1950-01-01' + i * 7,"
+        " time '00:00' + i % 97 * interval '9 minutes', i * 7919 % 500 < 100 + i * 0.6 from generate_series(1, 500) i",
+        "select mempair.create_model('m', 't', target => 'label',"
+        " features => array['a', 'noon', 'born', 'at:cyclical'])",
+    )
+    world.work()
+    names, times, numbers = world.one(
+        "select numeric_features, times, constants #> '{encoding,numbers}' from mempair.model"
+    )
+    bends = {name: len(number[2]) for name, number in zip(names, numbers, strict=True)}
+    assert times == [1 + names.index("born"), 1 + names.index("at:cyclical")] == [3, 4]
+    assert (bends["a"], bends["noon"], bends["born"], bends["at:cyclical"]) == (4, 4, 0, 0)
+    fine = {what: verdict for what, (verdict, _) in found(world).items()}
+    assert set(fine.values()) == {True}, found(world)
+    assert mempair("verify", "m", "--dsn", world.dsn)[0] == 0
+    world.check_exact()
+    honest = world.one("select promise::text from mempair.model")
+    assert "whether points in time bend" in found(world)["constants"][1]
+    # Who says that they are not points in time has other constants.
+    for number, (said, wrong) in enumerate({"[3, 4]": None, "[]": "born"}.items()):
+        world("update mempair.model set promise = jsonb_set(promise, '{times}', '" + said + "')")
+        fine, detail = found(world)["constants"]
+        assert (fine, f"the knots of {wrong}" in detail) == (wrong is None, wrong is not None), detail
+        export(world.dsn, tmp_path / str(number), rows=True)
+        with duckdb.connect(str(tmp_path / str(number) / "mempair.duckdb"), read_only=True) as duck:
+            ((fine, detail),) = duck.execute(
+                "select fine, detail from verification where checked = 'constants'"
+            ).fetchall()
+        assert (fine, f'a knot of "{wrong}"' in detail) == (wrong is None, wrong is not None), detail
+    world.sql.execute("update mempair.model set promise = %s", [honest])
+    world("delete from t where id % 7 = 0", "update t set at = at + interval '1 year', born = null where id % 11 = 0")
+    world.work()
+    world.check_exact()
+    assert {verdict for verdict, _ in found(world).values()} == {True}
+    assert world.one("select count(*) from t where mempair_predict('m', t) is null") == 0

@@ -353,6 +353,68 @@ def test_the_gate_opens_with_enough_rows_for_the_effective_dimension() -> None:
     assert rules.gate(reference, many, gamma=0.1)
 
 
+@pytest.mark.parametrize(("classes", "rows", "width", "signal"), [(2, 120, 60, 0.5), (6, 200, 30, 1.0)])
+def test_a_small_and_wide_model_opens_once_it_tells_more_than_the_base_rate(
+    classes: int, rows: int, width: int, signal: float
+) -> None:
+    def gate(rows: int, signal: float, gamma: float = 0.1) -> bool:
+        rng = np.random.default_rng(0)
+        y = (np.arange(rows) % classes).astype(float)
+        x = rng.normal(size=(rows, width)) + signal * (y[:, None] == np.arange(width) % classes)
+        how: dict[str, Any] = {"loss": "classes", "labels": tuple("abcdef")} if classes > 2 else {}
+        reference = exact.refer(x, y, **how)
+        total = exact.sums(reference, x, y)
+        assert rules.effective_dimension(reference, total) > 2 * gamma * rows  # by which alone it would be closed
+        return rules.gate(reference, total, gamma)
+
+    assert gate(rows, signal)
+    assert not gate(rows, 0.0)  # noise
+    assert not gate(90, signal)  # fewer rows than the criterion is made for
+    assert not gate(rows, signal, gamma=0.09)  # who chose a gamma gets what it says
+
+
+def test_a_wide_regression_is_not_believed_for_its_small_residuals() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 300)), rng.normal(size=300)
+    reference = exact.refer(x, y, loss="squared")
+    assert not rules.gate(reference, exact.sums(reference, x, y), gamma=0.1)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "classes"])
+@pytest.mark.parametrize("bends", [True, False])
+def test_points_in_time_bend_where_the_reference_rows_say_that_it_pays(loss: str, bends: bool) -> None:
+    rng = np.random.default_rng(1)
+    x = np.column_stack([np.arange(1500.0) + 1.7e9, rng.normal(size=1500)])
+    score = x[:, 1] + (2.0 * np.abs(np.linspace(-3.0, 3.0, 1500)) - 3.0 if bends else np.linspace(-1.0, 1.0, 1500))
+    y = score + rng.logistic(size=1500)
+    how: dict[str, Any] = {"loss": loss, "curves": 4}
+    if loss == "logistic":
+        y = (y > 0).astype(float)
+    elif loss == "classes":
+        y, how["labels"] = np.digitize(y, [-1.0, 1.0]).astype(float), ("a", "b", "c")
+    chosen = exact.refer(x, y, times=[0], **how)
+    assert [len(number.knots) for number in chosen.encoding.numbers] == [4 if bends else 0, 4]
+    # The constants are those of a model in which this was never asked.
+    never = exact.refer(x, y, **how) if bends else None
+    assert never is None or never.to_bytes() == chosen.to_bytes()
+    order = rng.permutation(1500)
+    assert exact.refer(x[order], y[order], times=[0], **how).to_bytes() == chosen.to_bytes()
+
+
+def test_what_few_rows_foretell_of_the_gate_is_about_what_it_takes() -> None:
+    x, y = rows(2000, 100)
+
+    def of(n: int) -> tuple[Reference, sums.Sums]:
+        reference = exact.refer(x[:n], y[:n])
+        return reference, exact.sums(reference, x[:n], y[:n])
+
+    opens = next(n for n in range(100, 2000, 20) if rules.gate(*of(n), gamma=0.1))
+    assert rules.rows_needed(*of(opens - 20), gamma=0.1) == pytest.approx(opens, rel=0.1)
+    # 100 rows cannot tell 100 numbers apart, so less is asked for than it takes
+    assert 250 < rules.rows_needed(*of(100), gamma=0.1) < opens
+    assert rules.rows_needed(*of(100), gamma=1e-9) <= of(100)[0].d / 2e-9 + 1
+
+
 def test_a_step_too_long_for_its_curvature_is_cut() -> None:
     """A few yeses where the reference was sure of a no: Newton's full step would promise yeses everywhere nearby."""
     rng = np.random.default_rng(0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-revision = "mempair_0012"
-down_revision = "mempair_0011"
+revision = "mempair_0013"
+down_revision = "mempair_0012"
 
 
 def upgrade() -> None:
