@@ -501,14 +501,14 @@ def test_points_in_time_that_do_not_bend_are_seen_in_sql_and_in_duckdb(
     # Who says that they are not points in time has other constants.
     for number, (said, wrong) in enumerate({"[3, 4]": None, "[]": "born"}.items()):
         world("update mempair.model set promise = jsonb_set(promise, '{times}', '" + said + "')")
-        fine, detail = found(world)["constants"]
-        assert (fine, f"the knots of {wrong}" in detail) == (wrong is None, wrong is not None), detail
+        good, detail = found(world)["constants"]
+        assert (good, f"the knots of {wrong}" in detail) == (wrong is None, wrong is not None), detail
         export(world.dsn, tmp_path / str(number), rows=True)
         with duckdb.connect(str(tmp_path / str(number) / "mempair.duckdb"), read_only=True) as duck:
-            ((fine, detail),) = duck.execute(
+            ((good, detail),) = duck.execute(
                 "select fine, detail from verification where checked = 'constants'"
             ).fetchall()
-        assert (fine, f'a knot of "{wrong}"' in detail) == (wrong is None, wrong is not None), detail
+        assert (good, f'a knot of "{wrong}"' in detail) == (wrong is None, wrong is not None), detail
     world.sql.execute("update mempair.model set promise = %s", [honest])
     world("delete from t where id % 7 = 0", "update t set at = at + interval '1 year', born = null where id % 11 = 0")
     world.work()
