@@ -134,7 +134,6 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     scores = ", ".join(
         f"cast(floor(cast({score} as double) / {2**reference.h}) as bigint) as z{k}" for k, score in enumerate(scored)
     )
-    listed = ",\n        ".join(f"coalesce({one}, 0)::bigint" for one in formulas.sums(reference))
     place = formulas.place(reference, name(target), label)
     number = model["id"]
     usable = _usable(model, reference, numbers, texts, name(target), weight)
@@ -158,11 +157,7 @@ with quantised as materialized (
     select *, {formulas.midway(reference)} from scored
 ), terms as materialized (
     select *, {formulas.slopes(reference)} from midway
-), total as (
-    select [
-        {listed}] as values from terms
-)
-select unnest(values) as computed, generate_subscripts(values, 1) as place from total;
+), {formulas.total(reference)};
 {_compared(number, literal(model["name"]), usable)}{chosen}"""  # noqa: S608
 
 
