@@ -35,6 +35,7 @@ PROMISE = [
     "on_null",
     "ridge",
     "curves",
+    "times",
     "categories",
     "class_weight",
 ]
