@@ -159,9 +159,9 @@ def test_a_model_that_is_created_under_an_old_snapshot_learns_the_rows_it_does_n
     with psycopg.connect(world.dsn) as other:
         other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         other.execute("select from shop")
-        world.fill(301, 700)
+        world.fill(301, 900)
         other.execute(EXACT.replace("'churned',", f"'churned', unlearner => '{unlearner}',"))
-    world.fill(701, 800)
+    world.fill(901, 950)
     world.work()
     assert world.learned() == world.rows()
     assert world.execute("select * from mempair.reconcile('churn')") == []
