@@ -97,8 +97,12 @@ begin
     perform mempair.store_schema(model);
     perform mempair.write_predict(source);
     if backfill then
-        if model.unlearner = 'exact' then  -- its constants come from a sample of the whole table, which is read once
-            execute format('select exists (select from %s)', source) into has_rows;
+        -- A snapshot from before the lock may not see all rows: then it is the worker who reads them.
+        has_rows := current_setting('transaction_isolation') not in ('read committed', 'read uncommitted');
+        if model.unlearner = 'exact' or has_rows then  -- an exact model's constants come from a sample of the whole table, which is read once
+            if not has_rows then
+                execute format('select exists (select from %s)', source) into has_rows;
+            end if;
             update mempair.model t set retrain_requested = 'the rows that were there' where t.id = model.id and has_rows;
         else
             perform mempair.enqueue_source(model.id);

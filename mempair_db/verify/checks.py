@@ -203,7 +203,8 @@ def _as_floats(constants: Any) -> Any:
 
 
 def _other_constants(new: dict[str, Any], old: dict[str, Any]) -> str:
-    pairs = [(name, new[name], old[name]) for name in old if name != "encoding"]
+    names = [name for name in {**old, **new} if name != "encoding"]  # an eased ridge is named only where it holds
+    pairs = [(name, new.get(name), old.get(name)) for name in names]
     pairs += [(name, new["encoding"][name], old["encoding"][name]) for name in old["encoding"]]
     return ", ".join(
         f"{name} is {_short(there)}, should be {_short(should)}" for name, should, there in pairs if should != there

@@ -73,6 +73,7 @@ def _apply(connection: psycopg.Connection[Any], model: Model, changes: Changes, 
     if reduced.waiting:
         changes = queue.read(connection, model, batches=queue.FAR)
         prints, reduced = net(connection, model, changes)
+    _keep_the_moved(connection, model, changes, reduced)
     if reduced.mismatch:
         request_retrain(connection, model, reduced.mismatch, record)
     elif reduced.waiting:
@@ -100,6 +101,18 @@ def net(connection: psycopg.Connection[Any], model: Model, changes: Changes) -> 
     if first and first[0] in known:  # rare: only if the table was loaded anew beneath the model
         known = learned.find(connection, model.id, [*deleted, *new])
     return prints, plan(changes, prints, known, reasons)
+
+
+def _keep_the_moved(connection: psycopg.Connection[Any], model: Model, changes: Changes, reduced: Plan) -> None:
+    """Rows that come again beyond the end of the batch are not gone: a large UPDATE does not fit into one."""
+    off = {} if changes.complete else {changes.keys[i]: i for i in (*reduced.gone, *(i for i, _ in reduced.cancelled))}
+    if off:
+        values = {"keys": arrays.Keys(off), "last": int(changes.seq[-1])}
+        found = connection.execute(model.statement("coming_later"), values, prepare=False)
+        again = {off[key] for (key,) in found}
+        reduced.moved = reduced.gone & again
+        reduced.gone -= again
+        reduced.cancelled = [(i, why) for i, why in reduced.cancelled if i not in again]
 
 
 def request_retrain(connection: psycopg.Connection[Any], model: Model, why: str, record: Record) -> None:
@@ -163,6 +176,10 @@ def _truncate(connection: psycopg.Connection[Any], model: Model, changes: Change
         connection.execute(query("forget_reference"), {"model": model.id})
     else:
         model.begin()
+    went = {changes.keys[i]: i for i in np.flatnonzero(changes.op[:last] == queue.DELETE).tolist()}
+    known = learned.find(connection, model.id, list(went))
+    never = [i for key, i in went.items() if key not in known]
+    enter_deletions(record, "cancelled", "never learned", changes, never, detail="never learned")
     with connection.cursor(name="mempair_learned") as keys:
         keys.execute(model.statement("learned_of"), {"model": model.id})
         while some := keys.fetchmany(KEYS_AT_ONCE):

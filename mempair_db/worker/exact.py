@@ -86,7 +86,7 @@ def terms(engine: Exact, changes: Changes, reduced: Plan) -> Sums:
 def _enter(changes: Changes, reduced: Plan, record: Record) -> None:
     """Enter what the batch did: rows learned and updated in one entry each, deletions with their tags."""
     updated = len(reduced.unlearn) - len(reduced.gone)
-    new = len(reduced.learn) - updated
+    new = len(reduced.learn) - (updated - len(reduced.moved))
     gone = [i for i in reduced.unlearn if i in reduced.gone]
     batch.enter_deletions(record, "unlearned", "unlearned", changes, gone, detail="exact")
     batch.enter_free(record, changes, reduced)

@@ -43,6 +43,7 @@ class Plan:
     learn: list[int] = field(default_factory=list)
     unlearn: list[int] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)  # of those to unlearn, the rows that are not there any more
+    moved: set[int] = field(default_factory=set)  # of those to unlearn, the rows that come again in a later batch
     cancelled: list[tuple[int, str]] = field(default_factory=list)  # deletions that need nothing, and why
     rejected: list[tuple[int, str]] = field(default_factory=list)
     unseen: list[int] = field(default_factory=list)  # deletions of what was never learned: it may have been refused

@@ -420,8 +420,8 @@ select pg_catalog.concat(
 set local lock_timeout = '100ms'
 
 -- still_there --
--- Which of these keys the source still has.
-select f.row_key from {find}(%(keys)s::text[]) f
+-- Which of these keys the source still has a labelled row of: without its label it is unlearned, and its deletion is no event.
+select f.row_key from {find}(%(keys)s::text[]) f where f.y is not null
 
 -- request_for_schema_changes --
 -- DDL that changes what the extractors yield, and rows that went unseen: an exact retrain serves both.

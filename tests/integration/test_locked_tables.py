@@ -147,3 +147,21 @@ def test_verify_sees_what_waits_though_it_is_applied_and_erased_meanwhile(
     monkeypatch.setattr(snapshot, "each_learned", interrupted)
     assert verify(exact.dsn, 1).fine
     assert exact.learned() == exact.rows()
+
+
+@pytest.mark.parametrize("unlearner", ["exact", "symmetric"])
+@pytest.mark.parametrize("before", [0, 300])
+def test_a_model_that_is_created_under_an_old_snapshot_learns_the_rows_it_does_not_see(
+    world: World, unlearner: str, before: int
+) -> None:
+    world(SHOP)
+    world.fill(1, before)
+    with psycopg.connect(world.dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select from shop")
+        world.fill(301, 900)
+        other.execute(EXACT.replace("'churned',", f"'churned', unlearner => '{unlearner}',"))
+    world.fill(901, 950)
+    world.work()
+    assert world.learned() == world.rows()
+    assert world.execute("select * from mempair.reconcile('churn')") == []

@@ -18,6 +18,7 @@ from mempair_db import __version__, errors
 from mempair_db.ledger import keys, notes, receipts
 from mempair_db.pages import receipt as page
 from mempair_db.pair.odometer import UNITS, epsilon_of
+from mempair_db.worker import changes
 from mempair_db.worker.retrain import retrain
 from tests.conftest import Run
 from tests.world import World
@@ -29,6 +30,7 @@ ORDERS = """
 create table orders (id integer primary key, user_id text, amount float8, late boolean);
 insert into orders select i, 'user ' || i % 500, i * 7919 % 100, (i * 7919 % 100) < 50 from generate_series(1, 2000) i;
 """
+MORE = "insert into orders select i, 'new', i * 7919 % 100, (i * 7919 % 100) < 50 from"
 DECLARE = """
 select mempair.create_model('late', 'orders', target => 'late', features => array['amount'], lambda => 0.01,
                             on_null => 'skip', calibration_rows => 200, gamma => 100, unlearner => %s, subject => %s)
@@ -39,7 +41,8 @@ class Orders(World):
     """A table of orders, and the receipts of those that were deleted."""
 
     def declare(self, unlearner: str = "symmetric", subject: str | None = None) -> None:
-        self.sql.execute(DECLARE, [unlearner, subject])
+        declaration = DECLARE.replace("lambda => 0.01,", "") if unlearner == "exact" else DECLARE
+        self.sql.execute(declaration, [unlearner, subject])
         self.work()
 
     def delete(self, condition: str) -> None:
@@ -189,6 +192,42 @@ def test_a_changed_row_is_not_called_gone(orders: Orders) -> None:
     document = orders.issue("42")
     assert document["present_again"] == 0
     assert len(document["deletions"]) == 2
+
+
+def test_nobody_is_called_gone_by_an_update_that_does_not_fit_into_a_batch(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.declare("exact")
+    orders(f"{MORE} generate_series(9001, 9400) i")
+    orders.work()
+    monkeypatch.setattr(changes, "BATCH_ROWS", 600)
+    orders(f"{MORE} generate_series(9401, 9800) i")
+    orders("update orders set amount = amount + 0.5 where id > 9000")  # half of them are learned
+    while orders.one("select pending_changes from mempair.model_status"):
+        orders.work()
+    assert orders.one("select count(*) from mempair.receipt") == 0
+    assert not {"unlearned", "cancelled"} & {kind for kind, _ in orders.kinds()}
+    assert [fine for _, fine, _ in orders.execute("select * from mempair.verify_model('late')")].count(False) == 0
+    orders.delete("id in (7, 9001)")
+    assert orders.one("select count(*) from mempair.receipt") == 2
+
+
+def test_a_row_that_lost_its_label_before_it_went_has_its_receipt_from_a_retrain_too(orders: Orders) -> None:
+    orders.declare("exact")
+    orders("update orders set late = null where id = 42", "select mempair.retrain('late')")
+    orders.work()
+    orders.delete("id = 42")
+    (deletion,) = orders.issue("42")["deletions"]
+    assert deletion["kind"] == "retrained"
+
+
+def test_a_row_that_came_and_went_before_a_truncate_has_its_receipt(orders: Orders) -> None:
+    orders.declare("exact")
+    orders("insert into orders values (9001, 'new', 1, true)", "delete from orders where id in (7, 9001)")
+    orders("truncate orders")
+    orders.work()
+    assert orders.issue("9001")["deletions"][0]["kind"] == "never learned"
+    assert orders.issue("7")["deletions"][0]["kind"] == "retrained"
 
 
 def test_one_receipt_covers_all_rows_of_a_person(orders: Orders) -> None:

@@ -186,6 +186,22 @@ def test_something_else_that_lies_among_the_constants_is_caught(shop: World) -> 
     assert wrong(shop)["constants"] == "something lies among them that is no constant"
 
 
+@pytest.mark.parametrize("eased", [True, False])
+def test_a_ridge_that_was_eased_without_need_is_caught_and_so_is_one_that_was_not(world: World, eased: bool) -> None:
+    label = "sin(i) > 0" if not eased else "i * 7919 % 100 < 50"  # decided by the number, or by nothing
+    world(
+        "create table t (id integer primary key, a float8, b text, y boolean)",
+        f"insert into t select i, sin(i), 'b' || i % 3, {label} from generate_series(1, 900) i",
+        "select mempair.create_model('churn', 't', target => 'y', features => '{a,b}')",
+    )
+    world.work()
+    assert world.one("select coalesce(constants ->> 'eased', 'false') from mempair.model") == str(not eased).lower()
+    change = "constants || '{\"eased\": true}'" if eased else "constants - 'eased'"
+    world(f"update mempair.model set constants = {change}")
+    found = wrong(world)
+    assert f"eased is {'true' if eased else 'null'}, should be {'null' if eased else 'true'}" in found["constants"]
+
+
 def test_other_reference_rows_are_caught_where_the_constants_do_not_follow_from_them(shop: World) -> None:
     shop(
         "delete from mempair.reference_row r using shop s where s.id::text = r.row_key and s.churned and s.id % 3 <> 0"
