@@ -75,7 +75,10 @@ begin
                 then format('it has learned %s rows and needs about %s', published.samples, published.needed)
             else 'its table is to be read anew' || coalesce(': ' || model.retrain_requested, '') end
         using errcode = 'MP102', hint = case
-                when mempair.worker_runs() then '' else 'No worker is running: start one with "mempair worker". ' end
+                when mempair.worker_runs() or model.retrain_requested is null and (select w.changes from mempair.pending(model.id) w) = 0 then ''
+                else 'No worker is running: start one with "mempair worker". ' end
+            || case when model.phase = 'learning' and model.retrain_requested is null then coalesce((
+                select upper(left(s.reason, 1)) || substr(s.reason, 2) || '. ' from mempair.model_status s where s.model_id = model.id), '') else '' end
             || 'See mempair.model_status for its progress; mempair_try_predict gives NULL until then.';
 end $$;
 

@@ -53,6 +53,10 @@ select m.name as model,
             when m.retrain_requested is not null and m.epoch > 0 then 'retraining' else m.phase end as status,
        coalesce(m.failure, case when m.paused then 'paused' end,
                 case when m.epoch = 0 then 'waits for a worker to read the table: ' else '' end || m.retrain_requested, nullif(concat_ws('; ', m.reason,
+                case when m.phase = 'learning' and p.needed > p.samples and not p.ready then 'too few rows for its features yet: fewer features need fewer'
+                    -- The effective dimension grows with the rows: what these lose is expected to be below gamma * needed / samples.
+                    || case when m.unlearner = 'exact' and p.samples > 0 then format(', and mempair.alter_model(%L, gamma => %s) accepts a larger loss, for which these are enough',
+                        m.name, trim_scale(ceil(1000 * (m.gamma * p.needed / p.samples)::numeric) / 1000)) else ', and so does a larger gamma' end end,
                 case when p.held is not null then format('version %s is held: mempair.publish(%L) serves the newest', p.held, m.name) end,
                 case when refused.rows > 0.05 * (refused.rows + s.rows_learned) then format(
                     '%s of %s rows are refused: mempair.errors says why', refused.rows, refused.rows + s.rows_learned) end,

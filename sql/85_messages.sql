@@ -200,6 +200,34 @@ begin
     return rows;
 end $$;
 
+-- Whether the rows that are there may be too few for an exact model to predict. Its effective dimension is at most p * nc/(nc + ridge),
+-- where p numbers have nothing to do with each other and c is the curvature of a row, a quarter at most in a classifier; levels and
+-- bends, of which few rows tell little, add little. So the gate is open where 2 * gamma * (n + ridge/c) >= p.
+create or replace function mempair.announce_gate(model mempair.model, labelled bigint) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    numbers float8 := cardinality(model.numeric_features);
+    curvature constant float8 := case when model.loss in ('squared', 'huber') then 1 else 0.25 end;
+    enough constant bigint := greatest(labelled, model.calibration_rows);
+    classes bigint;
+    needed bigint;
+begin
+    if model.unlearner <> 'exact' then
+        return;  -- what a certified one needs follows from its calibration
+    elsif model.loss = 'classes' then
+        execute format('select count(distinct few.c[%s]) from %s', mempair.text_count(model), mempair.few_rows(model)) into classes;
+        numbers := numbers * greatest(classes - 1, 1);
+    end if;
+    needed := ceil(numbers / (2 * model.gamma) - model.ridge / curvature);
+    if needed > enough then
+        raise warning 'model % has % numbers to learn from % rows; it may take up to about % before it predicts', quote_literal(model.name),
+            cardinality(model.numeric_features), labelled, needed
+            using hint = format('It takes fewer where numbers go together: model_status says how many once a worker has read them. Name fewer features, '
+                'or accept a larger loss: with gamma => %s about %s rows are enough.',
+                trim_scale(ceil(100 * (numbers / (2 * (enough + model.ridge / curvature)))::numeric) / 100), enough);
+    end if;
+end $$;
+
 -- How many rows wait, whether anybody works, and what to do next.
 create or replace function mempair.announce_rows(model mempair.model, backfill boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -240,6 +268,9 @@ begin
             case when mempair.has_arrays(model) then 'an array has another length' end,
             case when model.loss in ('squared', 'huber') then 'their target lies beyond 1e150' end)
             using hint = 'mempair.errors names them once a worker has seen them.';
+    end if;
+    if backfill and labelled > 0 then
+        perform mempair.announce_gate(model, labelled);
     end if;
     raise notice '%', case when mempair.worker_runs() then 'a worker is running, and learns'
                            else 'no worker is running: start one with "mempair worker"' end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -230,11 +229,10 @@ class Exact:
         )
 
     def _needed(self) -> int:
-        """How many rows the gate waits for: d_eff/(2γ), as far as can be told now."""
+        """How many rows the gate waits for, as far as can be told now."""
         if self.reference is None or self.total is None:
             return int(self.terms["calibration_rows"])
-        dimension = rules.effective_dimension(self.reference, self.total, self.terms["ridge"])
-        return max(math.ceil(dimension / (2.0 * float(self.terms["gamma"]))), self.samples + 1)
+        return rules.rows_needed(self.reference, self.total, float(self.terms["gamma"]), self.terms["ridge"])
 
 
 @lru_cache(8)
@@ -259,10 +257,16 @@ def refer_rows(terms: Mapping[str, Any], rows: Learnable, labels: tuple[str, ...
         labels=labels,
         balance=terms.get("class_weight") == "balanced",
         curves=terms["curves"],
+        times=times(terms),
         clip=terms["clip"],
         declared=terms["categories"],
         ridge=terms["ridge"],
     )
+
+
+def times(terms: Mapping[str, Any]) -> list[int]:
+    """Return the places of the numbers that are points in time, as Python counts; SQL counts from 1."""
+    return [place - 1 for place in terms.get("times") or ()]
 
 
 def total(

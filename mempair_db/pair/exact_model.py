@@ -182,8 +182,8 @@ class ExactPair(MemoryPair):
     def _predicted(self, x: Any, c: Texts) -> Matrix:
         if not self.ready:
             raise ModelNotReady(
-                f"{self.n} rows learned, {self.parameters.calibration_rows} needed to calibrate.",
-                remedy="Learn more rows, or allow a larger gamma.",
+                f"{self.n} rows learned, about {self.samples_needed()} needed.",
+                remedy="Learn more rows, or fewer features, or allow a larger gamma.",
             )
         shape = self._learned_shape()
         if len(c) not in (0, len(x)):
@@ -200,6 +200,15 @@ class ExactPair(MemoryPair):
         if self.reference is None or self._total is None:
             return False
         return rules.gate(self.reference, self._total, self.parameters.gamma, self.parameters.ridge)
+
+    def samples_needed(self) -> int:
+        """Return about how many rows it takes before the model predicts, as far as can be told now."""
+        self.flush()
+        if self.reference is None or self._total is None:
+            return self.parameters.calibration_rows
+        if self.ready:
+            return self.n
+        return rules.rows_needed(self.reference, self._total, self.parameters.gamma, self.parameters.ridge)
 
     @property
     def sums(self) -> Sums:
@@ -328,7 +337,7 @@ class ExactPair(MemoryPair):
         return now.to_bytes() == self._calibrated().to_bytes()
 
     def _refer(self, x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] | None) -> Reference:
-        p, rows = self.parameters, self._learnable(x, y, c, labels)
+        p, rows, shape = self.parameters, self._learnable(x, y, c, labels), self._learned_shape()
         return exact.refer(
             rows.x,
             rows.y,
@@ -338,6 +347,7 @@ class ExactPair(MemoryPair):
             labels=labels or (),
             balance=p.class_weight == "balanced",
             curves=curves_for(rows.x.shape[1]) if p.curves is None else p.curves,
+            times=shape.places(shape.times.union(p.times)),
             clip=p.clip,
             declared=self.categories,
             ridge=p.ridge,

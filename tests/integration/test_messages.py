@@ -68,6 +68,9 @@ MANY = "update people set plan = 'level' || id % 400, email = 'level' || id % 30
 TEN_THOUSAND = "insert into people (id, email, churned) select i, 'mail' || i, true from generate_series(3001, 10000) i"
 QUOTED = """alter table people rename to "Pe""ople\""""
 PASTED = """select mempair_predict('it''s', t.*) from public."Pe""ople" t"""
+WIDE = """alter table people add v float8[];
+delete from people where id > 252;
+update people set v = (select array_agg(sin(id::float8 * id * i)) from generate_series(1, 300) i)"""
 LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
 NOT_DELETED = "'m' has learned row '42', and it was not deleted Delete it from public.people first."
 NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
@@ -175,6 +178,18 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "a constant target": ("", {"target": "'same'"}, "WARNING", "the same value in every row"),
     "a target all NULL": ("", {"target": "'unknown'"}, "WARNING", "'unknown' is NULL in every row"),
     "20 rows": (FEW, {}, "WARNING", "begins to learn when 100 rows with a target are there; now there are 20"),
+    "252 rows of 300 numbers": (
+        WIDE,
+        {"features": "'v'"},
+        "WARNING",
+        "300 numbers to learn from 252 rows; it may take up to about 1460 before it predicts",
+    ),
+    "and what to do about them": (
+        WIDE,
+        {"features": "'v'"},
+        "WARNING",
+        "Name fewer features, or accept a larger loss: with gamma => 0.52 about 252 rows are enough.",
+    ),
     "no rows": ("truncate people", {}, "NOTICE", "public.people has no row with a target yet"),
     "a Unicode column": ("", {"features": "array['Ünïcödé x']"}, "NOTICE", '"Ünïcödé x" double precision'),
     "quoted names": (QUOTED, {"name": "'it''s'", "source": """'"Pe""ople"'"""}, "NOTICE", PASTED),
@@ -689,6 +704,25 @@ def test_status_gives_the_reason(room: Room, case: str) -> None:
     room.work()
     assert status(room)[0] == word
     assert reason in status(room)[1]
+
+
+def test_a_model_of_too_few_rows_says_how_many_it_takes_and_what_opens_it_now(room: Room) -> None:
+    room.sql.execute(WIDE)
+    room.create(features="'v'")
+    room.work()
+    needed = room.one("select needed from mempair.model_status")
+    assert 252 < needed < 1460
+    assert status(room)[0] == "learning"
+    with pytest.raises(psycopg.Error) as refused:
+        room.sql.execute("select mempair_predict('m', p) from people p limit 1")
+    message, hint = refused.value.diag.message_primary, refused.value.diag.message_hint or ""
+    assert message == f"model 'm' is not ready: it has learned 252 rows and needs about {needed}"
+    for told in (status(room)[1], hint):
+        assert "oo few rows for its features yet: fewer features need fewer, and mempair.alter_model('m', gamma" in told
+    assert "No worker is running" not in hint  # there is nothing that one could do
+    room.sql.execute("select " + hint[hint.index("mempair.alter_model") : hint.index(" accepts")])
+    room.work()
+    assert status(room) == ("ready", "")
 
 
 def test_a_model_that_nobody_has_read_a_row_for_yet_is_not_called_retraining(room: Room) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -123,6 +124,44 @@ def test_a_missing_key_none_and_nan_are_the_same() -> None:
     assert len({pair.predict_one(row) for row in same}) == 1
 
 
+def test_points_in_time_are_numbers_and_are_unlearned_like_any_other() -> None:
+    rng = np.random.default_rng(0)
+    began = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))
+    rows = [
+        {"at": began + timedelta(hours=5 * i), "day": date(2026, 1, 1) + timedelta(i), "age": float(rng.normal())}
+        for i in range(300)
+    ]
+    rows[7]["at"] = None
+    rows[8] |= {"at": np.datetime64("NaT"), "day": np.datetime64("2026-03-01")}
+    y = rng.random(300) < np.linspace(0.1, 0.9, 300)
+    pair, never = ExactPair(), ExactPair()
+    for row, label in zip(rows, y, strict=True):
+        pair.learn_one(row, label)
+    for row, label in zip(rows[:50], y, strict=False):
+        pair.unlearn_one(row, label)
+    never.learn_many(rows[50:], y[50:])
+    assert pair.reference is not None
+    assert [len(number.knots) for number in pair.reference.encoding.numbers] == [4, 0, 0]  # age, at, day
+    assert ExactPair.from_state(pair.state()).predict_one(rows[0]) == never.predict_one(rows[0])
+    assert pair.predict_one(rows[299]) > 0.5 > pair.predict_one(rows[60])
+    # As a number of seconds it is the same row, as of UTC where there is no time zone.
+    assert pair.predict_one(rows[9] | {"day": 86400.0 * 20462}) == pair.predict_one(rows[9] | {"day": date(2026, 1, 9)})
+    with pytest.raises(InvalidRow, match="is not a number"):
+        pair.learn_one(rows[0] | {"age": date(2026, 1, 1)}, True)
+    with pytest.raises(InvalidRow, match="is not a number"):
+        ExactPair(loss="squared").learn_one(rows[0], date(2026, 1, 1))
+
+
+@pytest.mark.parametrize("times", [["b"], [1]])
+def test_who_knows_it_says_which_numbers_are_points_in_time(times: list[str | int]) -> None:
+    x, y = np.random.default_rng(0).normal(size=(300, 3)), np.arange(300) % 3 == 0
+    rows: Any = [dict(zip("abc", row, strict=True)) for row in x.tolist()] if times == ["b"] else x
+    pair = ExactPair(times=times)
+    pair.learn_many(rows, y)
+    assert pair.reference is not None
+    assert [len(number.knots) for number in pair.reference.encoding.numbers] == [4, 0, 4]
+
+
 def test_a_feature_that_comes_before_the_calibration_is_taken_up() -> None:
     rows, y = dicts(600)
     late = [{k: v for k, v in row.items() if k != "plan"} for row in rows[:100]] + rows[100:]
@@ -223,11 +262,16 @@ def test_it_does_not_predict_before_it_can() -> None:
     x, y = matrix(99)
     pair = ExactPair()
     pair.learn_many(x, y)
-    with pytest.raises(ModelNotReady, match="99 rows learned, 100 needed"):
+    with pytest.raises(ModelNotReady, match="99 rows learned, about 100 needed"):
         pair.predict_one(x[0])
     pair.learn_one(x[0], y[0])
     assert pair.ready
-    assert not ExactPair.from_state(pair.state() | {"parameters": pair.state()["parameters"] | {"gamma": 1e-6}}).ready
+    assert pair.samples_needed() == 100
+    strict = ExactPair.from_state(pair.state() | {"parameters": pair.state()["parameters"] | {"gamma": 1e-6}})
+    assert not strict.ready
+    with pytest.raises(ModelNotReady, match=f"100 rows learned, about {strict.samples_needed()} needed"):
+        strict.predict_one(x[0])
+    assert 100_000 < strict.samples_needed() < 10_000_000
 
 
 def test_a_row_that_was_never_learned_cannot_be_unlearned_as_long_as_all_rows_are_known() -> None:
