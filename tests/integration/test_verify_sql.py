@@ -475,8 +475,7 @@ def test_points_in_time_that_do_not_bend_are_seen_in_sql_and_in_duckdb(
     bends = {name: len(number[2]) for name, number in zip(names, numbers, strict=True)}
     assert times == [1 + names.index("born"), 1 + names.index("at:cyclical")] == [3, 4]
     assert (bends["a"], bends["noon"], bends["born"], bends["at:cyclical"]) == (4, 4, 0, 0)
-    fine = {what: verdict for what, (verdict, _) in found(world).items()}
-    assert set(fine.values()) == {True}, found(world)
+    assert {verdict for verdict, _ in found(world).values()} == {True}, found(world)
     assert mempair("verify", "m", "--dsn", world.dsn)[0] == 0
     world.check_exact()
     honest = world.one("select promise::text from mempair.model")
