@@ -24,7 +24,7 @@ from sqlalchemy import text
 from mempair_db.database.features import Features
 from mempair_db.database.queries import query
 from mempair_db.database.resources import directory
-from mempair_db.sqlalchemy import KEY, AlterModel, CreateModel, Declaration, DropModel
+from mempair_db.sqlalchemy import KEY, AlterModel, CreateModel, Declaration, DropModel, require_schema
 
 VERSIONS: Final = directory("migrations") / "versions"
 
@@ -122,6 +122,8 @@ class AlterModelOp(MigrateOperation):
 
 @Operations.implementation_for(CreateModelOp)
 def _create(operations: Operations, operation: CreateModelOp) -> None:
+    if not operations.get_context().as_sql:
+        require_schema(None, operations.get_bind())
     operations.execute(CreateModel(operation.model))
 
 
@@ -144,7 +146,8 @@ def _render_create(context: AutogenContext, operation: CreateModelOp) -> str:
 
 @renderers.dispatch_for(DropModelOp)
 def _render_drop(context: AutogenContext, operation: DropModelOp) -> str:
-    named = {"if_exists": True} if operation.if_exists else {}
+    said = {"keep_ledger": operation.keep_ledger, "if_exists": operation.if_exists}
+    named = {name: True for name, is_so in said.items() if is_so}
     return _rendered(context, "drop_mempair_model", [operation.name], named)
 
 
@@ -185,7 +188,9 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
     for name, model in existing.items():
         if name not in declared or not _alterable(model, declared[name]):
             log.info("Detected removed or remade model %r", name)
-            upgrade.ops.insert(0, DropModelOp(name, if_exists=not model.source, existing=model))
+            # What has been forgotten stays in evidence, unless whoever reads the revision takes that out.
+            gone = DropModelOp(name, keep_ledger=True, if_exists=not model.source, existing=model)
+            upgrade.ops.insert(0, gone)
     for name, model in declared.items():
         known = existing.get(name)
         if known is None or not _alterable(known, model):

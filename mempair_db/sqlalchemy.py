@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from sqlalchemy import Double, String, Table, event, inspect
+from sqlalchemy import Connection, Double, String, Table, event, inspect, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import TableValuedColumn, quoted_name
@@ -23,6 +23,7 @@ from sqlalchemy.sql.compiler import DDLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from mempair_db.database.features import Features, feature_list
+from mempair_db.errors import NotInstalled
 
 KEY: Final = "mempair_models"
 """Where models are kept: `MetaData.info`."""
@@ -115,6 +116,7 @@ class MemoryPairModel(Declaration):
         listed = [_column(each) for each in feature_list(features)]
         super().__init__(name, qualified(found), _column(target), listed, options)
         found.metadata.info.setdefault(KEY, []).append(self)
+        event.listen(found, "before_create", require_schema)
         event.listen(found, "after_create", CreateModel(self).execute_if(dialect="postgresql"))
         event.listen(found, "before_drop", DropModel(name).execute_if(dialect="postgresql"))
 
@@ -185,6 +187,16 @@ def _literal(compiler: DDLCompiler, value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"ARRAY[{', '.join(_literal(compiler, each) for each in value)}]::text[]"
     return str(compiler.sql_compiler.render_literal_value(str(value), String()))
+
+
+def require_schema(_: Any, connection: Any, **__: Any) -> None:
+    """Refuse to declare a model where our schema is not; a connection that only prints is not asked."""
+    if not isinstance(connection, Connection) or connection.dialect.name != "postgresql":
+        return
+    if connection.execute(text("select pg_catalog.to_regnamespace('mempair')")).scalar() is None:
+        raise NotInstalled(
+            remedy="Run `mempair install`, or let the project's Alembic history bring it: sql/README.md."
+        )
 
 
 def qualified(table: Table) -> str:

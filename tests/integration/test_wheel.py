@@ -48,12 +48,27 @@ def test_a_project_finds_our_history_in_it_as_documented(wheel: Path, tmp_path: 
     assert done.stdout == f"{revision_of(revisions()[-1])} (mempair) (head)\n"
 
 
-def test_on_arm64_too_everything_comes_as_wheels(wheel: Path, tmp_path: Path) -> None:
-    platforms = [word for glibc in ("2_17", "2_28") for word in ("--platform", f"manylinux_{glibc}_aarch64")]
+def require_wheels(folder: Path, python: str, machine: str, *wanted: str) -> None:
+    platforms = [word for glibc in ("2_17", "2_27", "2_28") for word in ("--platform", f"manylinux_{glibc}_{machine}")]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += ["--target", str(tmp_path), "--only-binary=:all:", "--python-version", "3.14", *platforms, str(wheel)]
+    command += ["--target", str(folder), "--only-binary=:all:", "--python-version", python, *platforms, *wanted]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_on_arm64_too_everything_comes_as_wheels(wheel: Path, tmp_path: Path) -> None:
+    require_wheels(tmp_path, "3.14", "aarch64", str(wheel))
+
+
+def test_what_the_lock_of_ci_pins_for_the_oldest_python_alone_comes_as_wheels(tmp_path: Path) -> None:
+    pins = map(Requirement, (ROOT / ".ci/constraints.txt").read_text().splitlines())
+    old = [
+        f"{pin.name}{pin.specifier}"
+        for pin in pins
+        if "python_full_version < '3.11'" in str(pin.marker).replace('"', "'")
+    ]
+    assert old
+    require_wheels(tmp_path, "3.10", "x86_64", "--no-deps", *old)
 
 
 def test_the_lock_of_ci_pins_everything_that_is_asked_for() -> None:

@@ -189,7 +189,9 @@ def test_autogenerate_writes_what_changed_and_downgrades_undo_it(project: Projec
 
     project.declare(features="['age']", gamma=0.25, kept="30 days")
     remade = project.autogenerate(4)
-    assert remade.index("op.drop_mempair_model('churn')") < remade.index("op.create_mempair_model('churn'")
+    assert remade.index("op.drop_mempair_model('churn', keep_ledger=True)") < remade.index(
+        "op.create_mempair_model('churn'"
+    )
     assert project.models() == [("churn", ["age"], 0.25, "30 days")]
 
     for expected in ((["age", "plan"], 0.25, "30 days"), (["age", "plan"], 0.5, "90 days")):
@@ -199,12 +201,36 @@ def test_autogenerate_writes_what_changed_and_downgrades_undo_it(project: Projec
     assert project.models() == []
 
 
+def test_a_project_without_our_schema_is_told_how_to_get_it(tmp_path: Path, empty_database: str) -> None:
+    project = Project(tmp_path, empty_database)
+    project.declare()
+    project.alembic("revision", "--autogenerate", "-m", "next", "--rev-id", "0001")
+    refused = project.run("upgrade", "head")
+    assert refused.returncode == 1
+    assert "NotInstalled: Schema mempair is not installed in this database. Run `mempair install`" in refused.stderr
+    with psycopg.connect(empty_database) as connection:
+        assert connection.execute("select to_regclass('customers')").fetchone() == (None,)
+    assert "create_model" in project.alembic("upgrade", "head", "--sql")  # which asks nobody
+
+
+def test_a_remade_model_leaves_its_ledger_in_evidence(project: Project) -> None:
+    project.declare()
+    project.autogenerate(1)
+    with psycopg.connect(project.dsn) as connection:
+        connection.execute("select mempair.pause_model('churn')")
+    project.declare(features="['age']")
+    project.autogenerate(2)
+    with psycopg.connect(project.dsn) as connection:
+        kept = "select detail from mempair.odometer where model = 'churn' and model_id = 1 order by seq"
+        assert [detail.split(" by ")[0] for (detail,) in connection.execute(kept)] == ["paused", "dropped"]
+
+
 def test_a_model_that_is_no_longer_declared_is_dropped_and_can_come_back(project: Project) -> None:
     project.declare()
     project.autogenerate(1)
     (project.folder / "own" / "tables.py").write_text(TABLES)
     dropped = project.autogenerate(2)
-    assert "op.drop_mempair_model('churn')" in dropped
+    assert "op.drop_mempair_model('churn', keep_ledger=True)" in dropped
     assert project.models() == []
     project.alembic("downgrade", "-1")
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
@@ -263,7 +289,9 @@ def test_a_model_whose_table_was_dropped_with_cascade_is_made_anew_with_it(proje
     with psycopg.connect(project.dsn, autocommit=True) as connection:
         connection.execute("drop table customers cascade")
     remade = project.autogenerate(2)
-    assert remade.index("op.drop_mempair_model('churn', if_exists=True)") < remade.index("op.create_mempair_model(")
+    assert remade.index("op.drop_mempair_model('churn', keep_ledger=True, if_exists=True)") < remade.index(
+        "op.create_mempair_model("
+    )
     project.alembic("downgrade", "-1")
     project.alembic("upgrade", "head")
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]

@@ -8,11 +8,12 @@ from datetime import timedelta
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Double, Engine, String, create_engine, func, select
+from sqlalchemy import Double, Engine, String, create_engine, create_mock_engine, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
 from sqlalchemy.pool import NullPool
 
+from mempair_db.errors import NotInstalled
 from mempair_db.sqlalchemy import CreateModel, Declaration, MemoryPairModel, predict, predict_class, row, try_predict
 from mempair_db.worker.loop import Worker
 
@@ -61,6 +62,19 @@ def test_a_model_is_created_and_dropped_with_its_table(engine: Engine, database:
     Base.metadata.drop_all(engine)
     with psycopg.connect(database) as connection:
         assert connection.execute("select count(*) from mempair.model").fetchone() == (0,)
+
+
+def test_without_our_schema_no_table_is_made_and_the_remedy_is_named(empty_database: str) -> None:
+    engine = engine_for(empty_database)
+    with pytest.raises(NotInstalled, match="Run `mempair install`"):
+        Base.metadata.create_all(engine)
+    with psycopg.connect(empty_database) as connection:
+        assert connection.execute("select count(*) from pg_tables where schemaname = 'public'").fetchone() == (0,)
+    printed: list[str] = []
+    printing = create_mock_engine("postgresql://", lambda statement, *_: printed.append(str(statement.compile(engine))))
+    Base.metadata.create_all(printing, checkfirst=False)
+    assert "create_model" in "".join(printed)
+    engine.dispose()
 
 
 def test_predictions_are_typed_expressions(engine: Engine) -> None:
