@@ -218,6 +218,19 @@ begin
     end loop;
 end $$;
 
+-- The places among the numbers of those that are points in time: their next rows lie where no row has been, so they bend only
+-- where that pays (mempair_db/pair/EXACT.md, 3). Columns keep their types: this is asked once, when a model is created.
+create or replace function mempair.time_numbers(model mempair.model) returns integer[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array(
+        select n.place::integer
+        from jsonb_array_elements(mempair.parts_of(model)) p
+        join unnest(model.numeric_features) with ordinality n(name, place) on n.name = p.value ->> 'feature'
+        cross join lateral mempair.describe_column(model.source, p.value -> 'columns' ->> 0) d
+        where p.value ->> 'as' in ('number', 'cyclical') and d.base in ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+        order by n.place)
+$$;
+
 create or replace function mempair.has_arrays(model mempair.model) returns boolean
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select coalesce(model.parts @> '[{"as": "array"}]', false)

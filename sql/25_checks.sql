@@ -200,6 +200,7 @@ begin
     from mempair.expressions_of(model) with ordinality e(name, expression, is_text, size, place),
          lateral (select case when e.size is null or e.is_text then e.name else format('%s[%s]', e.name, i) end, i
                   from generate_series(1, case when e.is_text then 1 else coalesce(e.size, 1) end) i) as f(name, place);
+    model.times := mempair.time_numbers(model);
     if model.weight is not null then
         select * into described from mempair.describe_column(model.source, model.weight);
         if described.use is distinct from 'number' or described.base = 'boolean'::regtype then

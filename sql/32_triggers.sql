@@ -14,19 +14,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         relation)
 $$;
 
--- What a chunk of such rows has in its columns. Of rows that came it has their keys alone where those find them: to write the
--- numbers of a loaded table a second time would cost as much as to load it.
-create or replace function mempair.chunk_columns(model mempair.model, op integer) returns text
+-- What a chunk of such rows has in its columns, of one row or of any number. Of rows that came it has their keys alone where
+-- those find them: to write the numbers of a loaded table a second time would cost as much as to load it.
+create or replace function mempair.chunk_columns(model mempair.model, op integer, is_one boolean) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('%s::smallint, count(*)::integer, array_agg(e.key), %s, %s, %s, %s, %s',
+    select format('%s::smallint, %s, %s, %s, %s, %s, %s, %s',
         op,
-        case when mempair.number_count(model) = 0 or n.by_key then 'null::float8[]' else 'array_agg(e.x)' end,
-        case when mempair.text_count(model) = 0 or n.by_key then 'null::text[]' else 'array_agg(e.c)' end,
-        case when n.by_key then 'null::float8[]' else 'array_agg(e.y)' end,
+        case when is_one then '1' else 'count(*)::integer' end,
+        format(n.all_of, 'e.key'),
+        case when mempair.number_count(model) = 0 or n.by_key then 'null::float8[]' else format(n.all_of, 'e.x') end,
+        case when mempair.text_count(model) = 0 or n.by_key then 'null::text[]' else format(n.all_of, 'e.c') end,
+        case when n.by_key then 'null::float8[]' else format(n.all_of, 'e.y') end,
         case when op = 2 then 'clock_timestamp()' else 'null::timestamptz' end,
         -- Whose row it was is only asked of rows that go: receipts are for them.
-        case when op = 2 and model.subject is not null then 'array_agg(e.subject)' else 'null::text[]' end)
-    from (select op = 1 and mempair.keys_find_rows(model) as by_key) as n
+        case when op = 2 and model.subject is not null then format(n.all_of, 'e.subject') else 'null::text[]' end)
+    from (select op = 1 and mempair.keys_find_rows(model) as by_key,
+                 case when is_one then 'array[%s]' else 'array_agg(%s)' end as all_of) as n
 $$;
 
 -- Such rows in chunks; labelled ones only. Numbers of chunks come from a sequence: row_number() copies every row twice.
@@ -35,30 +38,28 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
         '(select %s from (select r.*, nextval(''mempair.chunk_seq'') / %s as chunk from (%s) as r where r.y is not null) as e
          group by e.chunk order by min(e.chunk))',  -- in the order they came: by min, so that only chunks are sorted
-        mempair.chunk_columns(model, op), mempair.chunk_rows(model), rows)
-$$;
-
--- Such rows as one chunk, where a condition holds: they need not be numbered, nor put into groups.
-create or replace function mempair.one_chunk_of(model mempair.model, op integer, rows text, condition text default 'true') returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('(select %s from (%s) as e where e.y is not null and %s having count(*) > 0)',
-                  mempair.chunk_columns(model, op), rows, condition)
-$$;
-
--- The row of a statement that deleted one, as a chunk.
-create or replace function mempair.one_row_of(model mempair.model, rows text, relation text) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('select 2::smallint, 1, array[e.key], %s, %s, array[e.y], clock_timestamp(), %s from (%s) as e
-                   where e.y is not null and not exists (select from %s offset 1)',
-        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array[e.x]' end,
-        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array[e.c]' end,
-        case when model.subject is null then 'null::text[]' else 'array[e.subject]' end, rows, relation)
+        mempair.chunk_columns(model, op, is_one => false), mempair.chunk_rows(model), rows)
 $$;
 
 -- More rows than a chunk holds: a condition that Postgres looks at once, before it reads the rows.
 create or replace function mempair.is_many(model mempair.model, relation text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('exists (select from %s offset %s)', relation, mempair.chunk_rows(model))
+$$;
+
+-- The rows of a relation as one chunk, if they are not too many: they need not be numbered, nor put into groups.
+create or replace function mempair.one_chunk_of(model mempair.model, op integer, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('(select %s from (%s) as e where e.y is not null and not %s having count(*) > 0)',
+                  mempair.chunk_columns(model, op, is_one => false), mempair.event_rows(model, 'row(t.*)', relation),
+                  mempair.is_many(model, relation))
+$$;
+
+-- The row of a relation as a chunk, if it is the only one: it need not be aggregated either.
+create or replace function mempair.one_row_of(model mempair.model, op integer, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select %s from (%s) as e where e.y is not null and not exists (select from %s offset 1)',
+                  mempair.chunk_columns(model, op, is_one => true), mempair.event_rows(model, 'row(t.*)', relation), relation)
 $$;
 
 -- The events of an UPDATE of one row: no counting, no grouping.
@@ -89,23 +90,33 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select format(
         'with changed as materialized (
              select count(p.old_key) = (select count(*) from old_rows) and count(p.key) = (select count(*) from new_rows) as sound,
-                    count(*) filter (where p.changed and p.old_y is not null) as went, count(*) filter (where p.changed and p.y is not null) as came,
-                    array_agg(p.old_key) filter (where p.changed and p.old_y is not null) as old_keys, array_agg(p.key) filter (where p.changed and p.y is not null) as keys, %1$s as old_x, %2$s as old_c,
-                    array_agg(p.old_y) filter (where p.changed and p.old_y is not null) as old_y, %3$s as subjects, %4$s as x, %5$s as c, %6$s as y
+                    count(*) filter (where %1$s) as went, %2$s as old_keys, %3$s as old_x, %4$s as old_c, %5$s as old_y, %6$s as subjects,
+                    count(*) filter (where %7$s) as came, %8$s as keys, %9$s as x, %10$s as c, %11$s as y
              from (
                  select o.key as old_key, o.x as old_x, o.c as old_c, o.y as old_y, o.subject, n.key, n.x, n.c, n.y,
                         (o.x, o.c, o.y) is distinct from (n.x, n.c, n.y) as changed
-                 from (%7$s) as o full join (%8$s) as n on n.key = o.key offset 0
+                 from (%12$s) as o full join (%13$s) as n on n.key = o.key offset 0
              ) as p
          )',
-        case when mempair.number_count(model) = 0 then 'null::float8[]' else 'array_agg(p.old_x) filter (where p.changed and p.old_y is not null)' end,
-        case when mempair.text_count(model) = 0 then 'null::text[]' else 'array_agg(p.old_c) filter (where p.changed and p.old_y is not null)' end,
-        case when model.subject is null then 'null::text[]' else 'array_agg(p.subject) filter (where p.changed and p.old_y is not null)' end,
-        case when mempair.number_count(model) = 0 or f.by_key then 'null::float8[]' else 'array_agg(p.x) filter (where p.changed and p.y is not null)' end,
-        case when mempair.text_count(model) = 0 or f.by_key then 'null::text[]' else 'array_agg(p.c) filter (where p.changed and p.y is not null)' end,
-        case when f.by_key then 'null::float8[]' else 'array_agg(p.y) filter (where p.changed and p.y is not null)' end,
-        old_rows, new_rows)
-    from (select mempair.keys_find_rows(model) as by_key) as f
+        f.went,
+        format(f.all_old, 'p.old_key'),
+        case when mempair.number_count(model) = 0 then 'null::float8[]' else format(f.all_old, 'p.old_x') end,
+        case when mempair.text_count(model) = 0 then 'null::text[]' else format(f.all_old, 'p.old_c') end,
+        format(f.all_old, 'p.old_y'),
+        case when model.subject is null then 'null::text[]' else format(f.all_old, 'p.subject') end,
+        f.came,
+        format(f.all_new, 'p.key'),
+        case when mempair.number_count(model) = 0 or f.by_key then 'null::float8[]' else format(f.all_new, 'p.x') end,
+        case when mempair.text_count(model) = 0 or f.by_key then 'null::text[]' else format(f.all_new, 'p.c') end,
+        case when f.by_key then 'null::float8[]' else format(f.all_new, 'p.y') end,
+        old_rows,
+        new_rows)
+    from (
+        select w.*, format('array_agg(%%s) filter (where %s)', w.went) as all_old,
+               format('array_agg(%%s) filter (where %s)', w.came) as all_new
+        from (select mempair.keys_find_rows(model) as by_key, 'p.changed and p.old_y is not null' as went,
+                     'p.changed and p.y is not null' as came) as w
+    ) as f
 $$;
 
 -- The same of any UPDATE: its old rows and its new rows without what is on both sides, as multisets. One statement may change
@@ -191,32 +202,28 @@ end $$;
 -- Append the events of a statement to the active queue table.
 -- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
 -- statements: with parameters, Postgres would plan each of the first five executions of a session anew. Most statements change
--- few rows, and pay for nothing else: one look at which table is active, and one INSERT.
+-- one row or few, and pay for nothing else: one look at which table is active, and an INSERT or two.
 create or replace function mempair.capture_body(model mempair.model, operation text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     op integer := case operation when 'insert' then 1 else 2 end;
     relation text := case operation when 'insert' then 'new_rows' else 'old_rows' end;
-    rows text := mempair.event_rows(model, 'row(t.*)', relation);
-    few text;
 begin
     if operation = 'update' then
         return mempair.capture_update(model);
     end if;
-    few := mempair.append(model.id, mempair.one_chunk_of(model, op, rows, 'not ' || mempair.is_many(model, relation)));
-    if op = 2 then  -- one row is mostly all there is, and need not be aggregated; to do that with its values takes longer than with its key
-        few := format('%s
-    if not found then%s
-    end if;', mempair.append(model.id, mempair.one_row_of(model, rows, relation)), few);
-    end if;
     -- Conditions one by one: together they would be a query, run every time.
     return format('
     select q.active into half from mempair.queue q where q.model_id = %s;%s
+    if not found then%s
+    end if;
     if not found then
         if %s then%s
         end if;
     end if;',
-        model.id, few, mempair.is_many(model, relation), mempair.append_many(model.id, mempair.chunks_of(model, op, rows)));
+        model.id, mempair.append(model.id, mempair.one_row_of(model, op, relation)),
+        mempair.append(model.id, mempair.one_chunk_of(model, op, relation)), mempair.is_many(model, relation),
+        mempair.append_many(model.id, mempair.any_events(model, operation, 'row(t.*)')));
 end $$;
 
 -- The same for UPDATE: of one row, of a few that each changed once, and any other. A row that moves to another partition may be

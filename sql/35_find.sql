@@ -1,12 +1,16 @@
 -- Rows of a table by the keys of a model, through the table's own index: the reference rows are read again this way.
 
--- A key's text back as a value of its column. NULL if the type has no such way.
+-- A key's text back as a value of its column, so that the column's index is used: thousands of keys, each compared with every
+-- row, take hours. NULL for what needs no index (boolean), and for enums, whose values may have been renamed since.
 create or replace function mempair.key_value(reference text, base regtype) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case
         when base in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'text'::regtype, 'varchar'::regtype, 'uuid'::regtype,
-                      'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype)
+                      'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype, 'time'::regtype, 'name'::regtype,
+                      'oid'::regtype, 'inet'::regtype, 'cidr'::regtype, 'macaddr'::regtype)
             then format('%s::%s', reference, base)
+        when base = 'bpchar'::regtype then format('%s::bpchar', reference)  -- to "character" it would be cut
+        when base = 'bytea'::regtype then format('decode(%s, ''hex'')', reference)
         -- Without its Z, which Postgres does not read after infinity and after BC.
         when base = 'timestamptz'::regtype then format('timezone(''UTC'', left(%s, -1)::timestamp)', reference)
     end

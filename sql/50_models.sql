@@ -174,12 +174,12 @@ begin
     insert into mempair.model (name, source, key_columns, features, numeric_features, text_features, target, positive, loss,
                                epsilon, delta, gamma, lambda, m, tau, kappa, clip, calibration_rows, unlearner, on_null,
                                on_exhausted, categories, subject, keep_receipts, ridge, curves, serve_during_refresh, weight,
-                               class_weight, parts)
+                               class_weight, parts, times)
     values (model.name, model.source, model.key_columns, model.features, model.numeric_features, model.text_features,
             model.target, model.positive, model.loss, model.epsilon, model.delta, model.gamma, model.lambda, model.m,
             model.tau, model.kappa, model.clip, model.calibration_rows, model.unlearner, model.on_null,
             model.on_exhausted, model.categories, model.subject, model.keep_receipts, model.ridge, model.curves,
-            model.serve_during_refresh, model.weight, model.class_weight, model.parts)
+            model.serve_during_refresh, model.weight, model.class_weight, model.parts, model.times)
     on conflict (name) do nothing
     returning * into model;
     if not found then

@@ -143,7 +143,7 @@ $$;
 -- reads of them. The worker asks this again and again, and answers with an exact retrain, which calls adopt_schema.
 -- Partitions that came get their triggers here; one that is still empty then needs nothing else.
 create or replace function mempair.schema_changes(model_id integer) returns text
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$  -- another model may be waiting
 declare
     model mempair.model;
     stored mempair.capture;

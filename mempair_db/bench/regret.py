@@ -25,7 +25,7 @@ from mempair_db.bench.report import Result, machine
 from mempair_db.measure import kernels
 from mempair_db.measure import regret as audit
 from mempair_db.offline.stream import Stream
-from mempair_db.pair import baselines, comparators, printed
+from mempair_db.pair import baselines, comparators, events, printed
 from mempair_db.pair.calibration import Parameters, constants_for
 from mempair_db.pair.curvature import dot
 from mempair_db.pair.losses import value
@@ -183,7 +183,8 @@ def _paper(pairs: str, schedule: str) -> Run:
     def play(stream: Stream) -> Vector:
         k = constants_for(Parameters(lam=LAM, mode="paper", m=1, pairs=pairs, schedule=schedule), LAM)
         out = np.zeros(len(stream))
-        _trace_printed()(empty(stream.epoch.d, stream.parameters.tau), k, stream.ops, stream.X, stream.y, out)
+        state = empty(stream.epoch.d, stream.parameters.tau)
+        _trace_printed()(state, k, stream.ops, stream.X, stream.y, out, *events.room_for(state, k))
         return out
 
     return play
@@ -192,15 +193,14 @@ def _paper(pairs: str, schedule: str) -> Run:
 @cache
 def _trace_printed() -> Callable[..., None]:
     """Compile Algorithm 1 with a trace of f_t(θ_t), as `kernels.trace` does for the anchored mode."""
-    learn = printed.run
+    learn = printed.learn
 
     @numba.njit(error_model="numpy")
-    def trace(state: Any, k: Any, ops: Any, X: Any, y: Any, out: Any) -> None:
-        nothing, nowhere = np.empty((0, X.shape[1])), np.empty(0)
+    def trace(state: Any, k: Any, ops: Any, X: Any, y: Any, out: Any, room: Any, inverse: Any) -> None:
         for i in range(ops.shape[0]):
             theta = state.theta
             out[i] = value(k.loss, k.clip, dot(theta, X[i]), y[i]) + 0.5 * k.lam * dot(theta, theta)
-            learn(state, k, ops[i : i + 1], X[i : i + 1], y[i : i + 1], nothing, nowhere)
+            learn(state, k, ops[i : i + 1], X[i : i + 1], y[i : i + 1], room, inverse)
 
     return trace
 

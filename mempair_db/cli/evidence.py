@@ -88,13 +88,14 @@ def odometer_verify(
             "entries": verdict.entries,
             "checkpoints": ", ".join(map(str, verdict.checkpoints)),
             "verdict": f"entry {verdict.seq}: {verdict.problem}" if verdict.problem else _good(verdict),
+            "number": number,
         }
-        for model, verdict in verdicts.items()
+        for number, model, verdict in verdicts
     ]
     show(fields, as_json)
-    for model, verdict in verdicts.items():
+    for _, model, verdict in verdicts:
         verdict.require(model)
-    open_ends = [model for model, verdict in verdicts.items() if not verdict.ended]
+    open_ends = [model for _, model, verdict in verdicts if not verdict.ended]
     if file is not None and open_ends and not file.with_name("model.parquet").exists():
         raise errors.VerificationFailed(
             f"Nothing says that the ledger of {', '.join(open_ends)} does not go on after its last entry.",
@@ -156,8 +157,8 @@ def odometer_compare(
         else:
             with connect(server.ensure(dsn)) as connection:
                 verdicts = checkpoints.verify_all(connection, None, [first, second])
-        for name, verdict in verdicts.items():
-            if first.origin.endswith(notes.log_name(verdict.model_id, name)):
+        for number, name, verdict in verdicts:
+            if first.origin.endswith(notes.log_name(number, name)):
                 verdict.require(name)
     say(f"{first.size} and {second.size} entries of {first.origin}: one ledger.")
 

@@ -19,15 +19,16 @@ from mempair_db.pair.state import empty
 
 
 def compile_kernels() -> None:
-    """Read, encode and find no rows, and apply no events to an empty state: the types are those of any batch."""
+    """Read, encode and find no rows, learn and forget one that is empty: the types are those of any batch."""
     nothing = np.empty((0, 1))
     Encoding((Number(),)).encode(nothing)
     rows, keys = unpack(b"", 0, 1, 0), Texts.of_arrays([])
     keys.places_of(Texts.of(rows.keys))
     buckets(keys)
     numbers_of(keys)
-    ops = np.empty(0, np.int16)
-    events.apply(empty(1, 1), constants_for(Parameters(), lam=0.01), ops, nothing, np.empty(0), nothing)
+    one_of_each = np.array([events.INSERT, events.DELETE], np.int16)
+    k = constants_for(Parameters(), lam=0.01)
+    events.apply(empty(1, 1), k, one_of_each, np.zeros((2, 1)), np.ones(2), np.zeros((1, 1)))
 
 
 def compile_meanwhile() -> None:

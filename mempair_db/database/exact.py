@@ -257,10 +257,16 @@ def refer_rows(terms: Mapping[str, Any], rows: Learnable, labels: tuple[str, ...
         labels=labels,
         balance=terms.get("class_weight") == "balanced",
         curves=terms["curves"],
+        times=times(terms),
         clip=terms["clip"],
         declared=terms["categories"],
         ridge=terms["ridge"],
     )
+
+
+def times(terms: Mapping[str, Any]) -> list[int]:
+    """Return the places of the numbers that are points in time, as Python counts; SQL counts from 1."""
+    return [place - 1 for place in terms.get("times") or ()]
 
 
 def total(

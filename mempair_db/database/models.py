@@ -35,6 +35,7 @@ PROMISE = [
     "on_null",
     "ridge",
     "curves",
+    "times",
     "categories",
     "class_weight",
 ]
@@ -177,6 +178,12 @@ class Model:
         """Freeze what this epoch promises: its constants are chosen."""
         if self.promise is None:
             self.promise = dict(self.declared)
+
+
+def hold(connection: psycopg.Connection[Any], model_id: int, name: str = "hold_table") -> None:
+    """Keep a model's table as it is while this transaction reads it: its first statement, before it has a snapshot."""
+    places = {half: sql.Identifier("mempair", f"change_{model_id}_{half}") for half in ("a", "b")}
+    connection.execute(sql.SQL(query(name)).format(rows=sql.Identifier("mempair", f"source_{model_id}"), **places))
 
 
 def lease(connection: psycopg.Connection[Any], model_id: int, *, load: bool = True) -> Model | None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mempair_db.database import arrays
-from mempair_db.pair.compiled import compiled
+from mempair_db.pair.compiled import compiled, small
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
@@ -187,7 +187,7 @@ def _find(
             slot = (slot + 1) & np.int64(mask)
 
 
-@compiled
+@small
 def _slot(data: Bytes, start: int, length: int, factor: Any, mask: Any) -> Any:
     number = np.uint64(length)
     for at in range(start, start + length):
@@ -195,7 +195,7 @@ def _slot(data: Bytes, start: int, length: int, factor: Any, mask: Any) -> Any:
     return np.int64((number >> np.uint64(20)) & mask)
 
 
-@compiled
+@small
 def _same(data: Bytes, start: int, length: int, other: Bytes, other_start: int, other_length: int) -> Any:
     if length != other_length:
         return False
@@ -215,7 +215,7 @@ def _elements(data: Bytes, starts: Places, lengths: Places) -> None:
         at += 4 + lengths[i]
 
 
-@compiled
+@small
 def _length(data: Bytes, at: int) -> Any:
     high = np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16
     value = high | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])

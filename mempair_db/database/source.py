@@ -32,17 +32,16 @@ def each_chunk(
 ) -> Iterator[Result]:
     """Yield what `work` makes of every chunk of labelled rows, in any order. With a `dsn` several run at once.
 
-    Where the server or the role has no room for other connections, this one reads everything.
+    Where the server or the role has no room for other connections, or somebody waits to change the table, this
+    connection reads everything.
     """
     blocks, _ = size_of(connection, model)
     with ExitStack() as opened:
-        readers = _connect(opened, dsn) if dsn is not None and blocks >= SMALL else []
-        if not readers:
+        parts = _parts(opened, connection, model, dsn, blocks) if dsn is not None and blocks >= SMALL else []
+        if parts:
+            yield from _Readers(parts, work).run()
+        else:
             yield from map(work, chunks(connection, model, 0, LAST))
-            return
-        shared = connection.execute(query("offline_share_snapshot")).fetchone()
-        bounds = [blocks * i // READERS for i in range(READERS)] + [LAST]
-        yield from _Readers(model, str(shared[0]) if shared else "", work).run(readers, list(pairwise(bounds)))
 
 
 def size_of(connection: psycopg.Connection[Any], model: Model) -> tuple[int, int]:
@@ -51,31 +50,49 @@ def size_of(connection: psycopg.Connection[Any], model: Model) -> tuple[int, int
     return int(blocks), int(size)
 
 
-def _connect(opened: ExitStack, dsn: str) -> list[psycopg.Connection[Any]]:
-    """Open a connection for every part, or none."""
-    with ExitStack() as opening:
-        try:
-            readers = [opening.enter_context(connect(dsn, application_name="mempair reader")) for _ in range(READERS)]
-        except psycopg.OperationalError:
-            return []
-        opened.push(opening.pop_all())
-    return readers
+def _parts(
+    opened: ExitStack, connection: psycopg.Connection[Any], model: Model, dsn: str, blocks: int
+) -> list[Iterator[Rows]]:
+    """Begin to read every part on a connection of its own under this one's snapshot, or none.
+
+    All of them have every lock that they need before any is waited for. This one has locked the table: who waits to
+    change it waits for this one, and a reader that waited for them would wait for ever.
+    """
+    shared = connection.execute(query("offline_share_snapshot")).fetchone()
+    bounds = [blocks * i // READERS for i in range(READERS)] + [LAST]
+    parts: list[Iterator[Rows]] = []
+    try:
+        with ExitStack() as opening:
+            for first, last in pairwise(bounds):
+                reader = opening.enter_context(connect(dsn, application_name="mempair reader"))
+                reader.isolation_level = IsolationLevel.REPEATABLE_READ
+                reader.prepare_threshold = None
+                opening.enter_context(reader.transaction())
+                reader.execute(sql.SQL("set transaction snapshot {}").format(str(shared[0]) if shared else ""))
+                reader.execute(query("own_limits"))
+                reader.execute(query("wait_for_no_lock"))
+                reader.execute("set local row_security = off")
+                parts.append(chunks(reader, model, first, last))
+            opened.push(opening.pop_all())
+    except psycopg.OperationalError:
+        return []
+    return parts
 
 
 class _Readers:
-    """Connections that read parts of the table under one snapshot, and hand over what was made of them."""
+    """Parts of the table that are read at once: they hand over what was made of them."""
 
-    def __init__(self, model: Model, snapshot: str, work: Callable[[Rows], Any]) -> None:
-        self.model, self.snapshot, self.work = model, snapshot, work
+    def __init__(self, parts: list[Iterator[Rows]], work: Callable[[Rows], Any]) -> None:
+        self.parts, self.work = parts, work
         self.results: Queue[tuple[str, Any]] = Queue(maxsize=2 * READERS)
         self.stop = threading.Event()
 
-    def run(self, readers: list[psycopg.Connection[Any]], parts: list[tuple[int, int]]) -> Iterator[Any]:
+    def run(self) -> Iterator[Any]:
         """Yield the results of all parts; the first error of any of them is raised here."""
-        with ThreadPoolExecutor(len(parts)) as threads:
-            for reader, (first, last) in zip(readers, parts, strict=True):
-                threads.submit(self._read, reader, first, last)
-            running = len(parts)
+        with ThreadPoolExecutor(len(self.parts)) as threads:
+            for part in self.parts:
+                threads.submit(self._read, part)
+            running = len(self.parts)
             try:
                 while running:
                     kind, result = self.results.get()
@@ -94,34 +111,33 @@ class _Readers:
             kind, _ = self.results.get()
             running -= kind != "chunk"
 
-    def _read(self, reader: psycopg.Connection[Any], first: int, last: int) -> None:
+    def _read(self, part: Iterator[Rows]) -> None:
         try:
-            reader.isolation_level = IsolationLevel.REPEATABLE_READ
-            reader.prepare_threshold = None
-            with reader.transaction():
-                reader.execute(sql.SQL("set transaction snapshot {}").format(self.snapshot))
-                reader.execute(query("own_limits"))
-                reader.execute("set local row_security = off")
-                for rows in chunks(reader, self.model, first, last):
-                    if self.stop.is_set():
-                        break
-                    self.results.put(("chunk", self.work(rows)))
+            for rows in part:
+                if self.stop.is_set():
+                    break
+                self.results.put(("chunk", self.work(rows)))
             self.results.put(("end", None))
         except BaseException as error:  # raised again by whoever takes the results
             self.results.put(("error", error))
 
 
 def chunks(connection: psycopg.Connection[Any], model: Model, first: int, last: int) -> Iterator[Rows]:
-    """Yield the rows in some blocks of the source, about eight megabytes of the table at a time.
+    """Return the rows in some blocks of the source, about eight megabytes of the table at a time.
 
     Every chunk has its own learned keys, and a deletion reads all that may have its own: chunks are few. A cursor, so
-    that the connection can be used between two of them.
+    that the connection can be used between two of them. It has all its locks when this returns.
     """
     blocks, size = size_of(connection, model)
     end = max(first, min(last, blocks) - 1)
     step = max(1, AT_ONCE * blocks // max(size, 1))
+    values = {"first": first, "end": end, "last": last, "step": step}
+    connection.execute(model.statement("open_part"), values, binary=True)
+    return _fetched(connection, model)
+
+
+def _fetched(connection: psycopg.Connection[Any], model: Model) -> Iterator[Rows]:
     with connection.cursor(binary=True) as cursor:
-        cursor.execute(model.statement("open_part"), {"first": first, "end": end, "last": last, "step": step})
         while found := cursor.execute(query("fetch_part"), binary=True).fetchall():
             data = b"".join([some for _, some in found if some])
             if data:

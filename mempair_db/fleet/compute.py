@@ -165,6 +165,7 @@ def under(shard: Place, snapshot: str, model_id: int) -> Iterator[tuple[psycopg.
             connection.execute(sql.SQL("set transaction snapshot {}").format(snapshot))
             connection.execute(query("own_limits"))
             connection.execute("set local row_security = off")
+            models.hold(connection, model_id)  # whoever waits for the table waits for the snapshot's owner, too
             model = models.look(connection, model_id)
             if model is None:
                 raise LookupError(f"shard {shard.name} has no model number {model_id}")

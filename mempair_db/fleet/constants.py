@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mempair_db.database.exact import learnable
+from mempair_db.database.exact import learnable, times
 from mempair_db.errors import MempairError
 from mempair_db.fleet.compute import Computing, under
 from mempair_db.fleet.config import Place
@@ -123,6 +123,7 @@ def refer(
         weighted=bool(terms.get("weighted")),
         balance=terms.get("class_weight") == "balanced",
         curves=terms["curves"],
+        times=times(terms),
         clip=terms["clip"],
         declared=terms["categories"],
         ridge=terms["ridge"],

@@ -135,10 +135,12 @@ def held(shard: Place, name: str) -> Iterator[Held]:
     """Hold a shard: its worker waits, its table is read as it is now. Commits at the end of the block."""
     with opened(shard) as connection:
         batch.prepare(connection)
+        model_id = _number(connection, shard, name)
         until = time.monotonic() + PATIENCE
         while True:
             with connection.transaction():
-                found = _leased(connection, shard, name)
+                models.hold(connection, model_id)
+                found = _leased(connection, shard, model_id)
                 if found is not None:
                     yield found
             if found is not None:
@@ -151,16 +153,20 @@ def held(shard: Place, name: str) -> Iterator[Held]:
             time.sleep(PAUSE)
 
 
-def _leased(connection: psycopg.Connection[Any], shard: Place, name: str) -> Held | None:
+def _number(connection: psycopg.Connection[Any], shard: Place, name: str) -> int:
     row = connection.execute(query("fleet_find"), {"name": name}).fetchone()
     if row is None or row[1] is None:
         raise UnknownModel(
             f"Shard {shard.name} has no model {name!r} of the fleet.",
             remedy="`mempair fleet model create` declares it.",
         )
+    return int(row[0])
+
+
+def _leased(connection: psycopg.Connection[Any], shard: Place, model_id: int) -> Held | None:
     connection.execute(query("own_limits"))
     connection.execute("set local row_security = off")
-    model = models.lease(connection, row[0])
+    model = models.lease(connection, model_id)
     return None if model is None else Held(shard, connection, model, share(connection))
 
 

@@ -35,7 +35,7 @@ def read_if_there(file: Path | None, keys: Sequence[PublicKey], *, required: boo
 def make(connection: psycopg.Connection[Any], name: str, key: SigningKey, earlier: Iterable[Checkpoint] = ()) -> str:
     """Verify the ledger, also against earlier checkpoints, and return a signed checkpoint of it as it is."""
     connection.execute("set transaction isolation level repeatable read read only")
-    ((model_id, _, counters),) = verify.find(connection, name)
+    model_id, _, counters = verify.find(connection, name)[-1]
     origin = notes.origin(key.public, model_id, name)
     for checkpoint in earlier:
         if checkpoint.origin != origin:
@@ -65,30 +65,39 @@ def replace(file: Path, note: str) -> None:
 
 def verify_all(
     connection: psycopg.Connection[Any], name: str | None, signed: Sequence[Checkpoint]
-) -> dict[str, Verdict]:
-    """Verify one ledger or all, each against its own checkpoints; a checkpoint of no ledger here is a failure."""
+) -> list[tuple[int, str, Verdict]]:
+    """Verify the ledgers of a name or all, each against its own checkpoints; one of no ledger here is a failure.
+
+    A name has several ledgers where a model was dropped, its ledger kept, and another one called so.
+    """
     connection.execute("set transaction isolation level repeatable read read only")
     found = verify.find(connection, name)
     _require_owners(signed, [(number, model) for number, model, _ in found])
-    return {
-        model: verify.verify_rows(
-            verify.ledger_rows(connection, number), counters=counters, checkpoints=_of(signed, number, model)
+    return [
+        (
+            number,
+            model,
+            verify.verify_rows(
+                verify.ledger_rows(connection, number), counters=counters, checkpoints=_of(signed, number, model)
+            ),
         )
         for number, model, counters in found
-    }
+    ]
 
 
-def verify_file(file: Path, signed: Sequence[Checkpoint]) -> dict[str, Verdict]:
+def verify_file(file: Path, signed: Sequence[Checkpoint]) -> list[tuple[int, str, Verdict]]:
     """Verify every ledger of an exported Parquet file, without a database."""
     found = verify.parquet_models(file)
     _require_owners(signed, found)
     counters = verify.parquet_counters(file.with_name("model.parquet"))
-    return {
-        model: verify.verify_parquet(
-            file, number, counters=counters.get(number), checkpoints=_of(signed, number, model)
+    return [
+        (
+            number,
+            model,
+            verify.verify_parquet(file, number, counters=counters.get(number), checkpoints=_of(signed, number, model)),
         )
         for number, model in found
-    }
+    ]
 
 
 def decided(first: Checkpoint, second: Checkpoint) -> bool:

@@ -42,6 +42,7 @@ class Behind(NamedTuple):
     here: int  # entries in the database
     there: int  # in the file
     shared: int  # up to where the two are the same
+    number: int  # of the model: a name may have had several
 
     @property
     def parted(self) -> bool:
@@ -97,7 +98,7 @@ def _compare(connection: psycopg.Connection[Any], file: Path, number: int, model
             f"The ledger of {model} and the one in {file.name} have no common beginning.",
             remedy="They are not copies of one ledger at different times; verify both.",
         )
-    return Behind(model, here, len(hashes), shared)
+    return Behind(model, here, len(hashes), shared, number)
 
 
 def erasures_to_redo(
@@ -107,18 +108,18 @@ def erasures_to_redo(
     keys = _opened(receipts)
     found = compare(connection, file, name)
     missing: list[Erasure] = []
-    for model, _, _, shared in found:
+    for model, _, _, shared, number in found:
         at = verify.moment(duckdb, file)
         rows = duckdb.execute(
             f"select seq, cast({at} as text), kind, coalesce(lower(hex(tag)), ''), rows from read_parquet($file)"  # noqa: S608
-            " where model = $model and seq > $seq and kind in $kinds order by seq",
-            {"file": str(file), "model": model, "seq": shared, "kinds": list(ERASURES)},
+            " where model_id = $number and seq > $seq and kind in $kinds order by seq",
+            {"file": str(file), "number": number, "seq": shared, "kinds": list(ERASURES)},
         ).fetchall()
-        for number, moment, kind, tag, count in rows:
+        for seq, moment, kind, tag, count in rows:
             named = keys.get(tag, [])
-            missing += [Erasure(model, number, moment, kind, tag, 1, key) for key in named]
+            missing += [Erasure(model, seq, moment, kind, tag, 1, key) for key in named]
             if len(named) < count:
-                missing.append(Erasure(model, number, moment, kind, tag, count - len(named), None))
+                missing.append(Erasure(model, seq, moment, kind, tag, count - len(named), None))
     return found, missing
 
 

@@ -71,7 +71,6 @@ class Verdict:
     seq: int | None = None  # the first bad entry
     problem: str | None = None
     root: bytes = b""
-    model_id: int = 0
     ended: bool = False  # whether something else than the entries says that the last one is the last
     checkpoints: list[int] = field(default_factory=list)  # sizes of those that hold
 
@@ -117,7 +116,6 @@ class Auditor:
         if verdict.problem is None and self._wanted:
             size = self._wanted[0].size
             self._fail(verdict.entries + 1, f"it is missing: a signed checkpoint has {size} entries")
-        verdict.model_id = self._model_id or 0
         verdict.ended = counters is not None or verdict.entries in verdict.checkpoints
         if verdict.problem is None and counters is not None:
             epoch = self._epoch if verdict.entries else counters.epoch
@@ -216,7 +214,7 @@ def ledger_rows(connection: psycopg.Connection[Any], model_id: int) -> Iterator[
 
 
 def find(connection: psycopg.Connection[Any], name: str | None = None) -> list[tuple[int, str, Counters | None]]:
-    """Return (id, name, counters) of one model or of all; a dropped model whose ledger was kept has no counters."""
+    """Return (id, name, counters) of the models called so, or of all, oldest first; a dropped one has no counters."""
     found = connection.execute(query("ledger_models"), {"name": name}).fetchall()
     if name is not None and not found:
         raise errors.UnknownModel(f"It was called {name!r}.", remedy="`mempair model list` lists them.")
@@ -226,7 +224,7 @@ def find(connection: psycopg.Connection[Any], name: str | None = None) -> list[t
 def verify_database(connection: psycopg.Connection[Any], name: str, checkpoints: Iterable[Checkpoint] = ()) -> Verdict:
     """Verify a model's ledger and counters, as one snapshot has them."""
     connection.execute("set transaction isolation level repeatable read read only")
-    ((model_id, _, counters),) = find(connection, name)
+    model_id, _, counters = find(connection, name)[-1]
     return verify_rows(ledger_rows(connection, model_id), counters=counters, checkpoints=checkpoints)
 
 

@@ -24,7 +24,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mempair_db.measure.kernels import learn
 from mempair_db.measure.replay import loss_name
 from mempair_db.offline.folder import Offline
 from mempair_db.offline.progress import Bars, silent
@@ -129,7 +128,7 @@ def leave_out(model: Offline, ticks: dict[int, str], *, threads: int | None = No
     epoch = live.epoch
     assert epoch is not None  # noqa: S101
     k = epoch.constants
-    main = empty(epoch.d, live.parameters.tau)
+    main, nothing = empty(epoch.d, live.parameters.tau), np.empty((0, epoch.d))
     forks: list[Fork] = []
     with (
         ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool,
@@ -144,7 +143,8 @@ def leave_out(model: Offline, ticks: dict[int, str], *, threads: int | None = No
                 if tick in ticks:
                     forks.append(Fork(tick, ticks[tick], X[piece.start].copy(), float(y[piece.start]), copy(main)))
                     worlds.append((forks[-1].state, _with_a_gap(ops)))
-                learning = [pool.submit(learn, state, k, its_ops, X[piece], y[piece]) for state, its_ops in worlds]
+                x, targets = X[piece], y[piece]
+                learning = [pool.submit(events.apply, state, k, its, x, targets, nothing) for state, its in worlds]
                 for world in learning:
                     world.result()
                 advance(len(ops))

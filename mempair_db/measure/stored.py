@@ -49,7 +49,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         PUBLIC: "id name source key_columns features numeric_features text_features target positive loss epsilon delta "
         "gamma lambda m tau kappa clip calibration_rows unlearner on_null on_exhausted categories subject "
         "keep_receipts epoch phase reason paused retrain_requested failure promise ridge curves serve_during_refresh "
-        "weight class_weight parts",
+        "weight class_weight parts times",
         CONSTANTS: "constants",
         TIME: "created_at",
     },

@@ -38,11 +38,12 @@ def views(
         f"select {place} as place, {column}::double as number, {quantised}::bigint as quantised {rows}"
         for place, (column, quantised) in enumerate(numbers, start=1)
     ]
+    curves, times = int(terms.get("curves") or 0), terms.get("times") or ()
     stored = [
-        _number(place, column, constants)
+        _number(place, column, constants, curves > 0 and (place not in times or bool(constants.knots)))
         for place, ((column, _), constants) in enumerate(zip(numbers, encoding.numbers, strict=True), start=1)
     ]
-    stored.append(_number(0, target, encoding.target))  # of labels 0 and 1, as of a number nobody has
+    stored.append(_number(0, target, encoding.target, False))  # of labels 0 and 1, as of a number nobody has
     if reference.regression:
         values.append(f"select 0, {target}::double, null::bigint {rows}")
     declared = terms.get("categories") or [None] * len(texts)
@@ -53,7 +54,6 @@ def views(
         for place, (column, text, names) in enumerate(zip(texts, encoding.texts, declared, strict=True), start=1)
     ]
     labels = [f"select {place} as place, {column} as value {rows}" for place, column in enumerate(texts, start=1)]
-    curves = int(terms.get("curves") or 0)
     knots = [i / (curves + 1) for i in range(1, curves + 1)]
     template = re.sub(r"_N\b", f"_{number}", TEMPLATE.read_text(encoding="utf-8")).replace(
         "KNOTS", f"{knots}::double[]"
@@ -62,8 +62,8 @@ def views(
 create or replace view number_values_{number} as
 {" union all ".join([NO_NUMBERS, *values])};
 create or replace view number_constants_{number} as
-select * from (values {", ".join(["(-1, '', 0::double, 1::double, []::bigint[], false)", *stored])})
-    c(place, name, centre, scale, knots, missing) where place >= 0;
+select * from (values {", ".join(["(-1, '', 0::double, 1::double, []::bigint[], false, false)", *stored])})
+    c(place, name, centre, scale, knots, missing, bends) where place >= 0;
 create or replace view text_values_{number} as
 {" union all ".join([NO_TEXTS, *labels])};
 create or replace view text_constants_{number} as
@@ -75,7 +75,10 @@ select * from (values {", ".join(["(-1, '', []::varchar[], false, null::varchar[
 
 def verdict(number: int, model: str, fleet: bool, labels: Sequence[str] = ()) -> str:
     """Return the check of a model's constants: fine, and what was not chosen again."""
-    rest = "NOT chosen again here: the reference weights and the shares of odd rows; `mempair verify` does all"
+    rest = (
+        "NOT chosen again here: the reference weights, the shares of odd rows and whether points in time bend; "
+        "`mempair verify` does all"
+    )
     if fleet:
         return f"""
 create or replace view verify_constants_{number} as
@@ -109,10 +112,10 @@ def _most(levels: int, d: int) -> int:
     return levels if d > WIDEST // 2 and levels in halved else MOST_LEVELS
 
 
-def _number(place: int, column: str, constants: Number) -> str:
-    knots, missing = f"{list(constants.knots)}::bigint[]", str(constants.missing).lower()
+def _number(place: int, column: str, constants: Number, bends: bool) -> str:
+    knots, flags = f"{list(constants.knots)}::bigint[]", f"{constants.missing}, {bends}".lower()
     return (
-        f"({place}, {_text(column)}, '{constants.centre!r}'::double, '{constants.scale!r}'::double, {knots}, {missing})"
+        f"({place}, {_text(column)}, '{constants.centre!r}'::double, '{constants.scale!r}'::double, {knots}, {flags})"
     )
 
 

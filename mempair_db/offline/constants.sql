@@ -80,7 +80,8 @@ join (
             select place, lowest, highest, floor((quantile - 1e-6) / 128 + 0.5) * 128 as down, floor((quantile + 1e-6) / 128 + 0.5) * 128 as up
             from (select place, min(quantised) as lowest, max(quantised) as highest,
                          unnest(quantile_cont(quantised::double, KNOTS)) as quantile
-                  from number_values_N where quantised is not null and place > 0 group by place)
+                  from number_values_N join number_constants_N using (place)
+                  where quantised is not null and bends group by place)
         ) q
         union all
         select place, unnest(knots)::double, false, false, true from number_constants_N where place > 0

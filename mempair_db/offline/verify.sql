@@ -1,11 +1,11 @@
 -- Checks over the tables ledger and model of an export; DuckDB alone, no Python.
 
 -- The root of the Merkle tree (RFC 6962) over the first `entries` entries of a model, as a signed checkpoint has it in its
--- third line: from merkle_root('churn', 120). Pairs are hashed level by level; who has no partner goes up as it is.
+-- third line: from merkle_root('churn', 120); of the last model that had the name. Pairs are hashed level by level; who has no partner goes up as it is.
 create or replace macro merkle_root(model_name, entries) as table
 with recursive level(place, node, width) as (
     select seq - 1, unhex(sha256(unhex('00') || body)), count(*) over ()
-    from ledger where model = model_name and seq <= entries
+    from ledger where model_id = (select max(model_id) from ledger where model = model_name) and seq <= entries
     union all
     select place // 2,
            case when count(*) = 2 then unhex(sha256(unhex('01') || arg_min(node, place) || arg_max(node, place)))
@@ -17,8 +17,8 @@ select model_name as model, entries as entries, to_base64(node) as root from lev
 
 -- Every entry that is wrong, and why: as mempair.verify_odometer says it in Postgres.
 create or replace view wrong_entries as
-select model, seq, problem from (
-    select model, seq, case
+select model, model_id, seq, problem from (
+    select model, model_id, seq, case
         when seq <> coalesce(lag(seq) over chain, 0) + 1 then 'entries are missing before this one'
         when body <> ledger_body(model_id, seq, entered_at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail)
             then 'its body is not that of its columns'
@@ -49,8 +49,8 @@ create or replace view verify_ledger as
 select l.model, 'ledger' as checked, count(w.seq) = 0 as fine,
        count(distinct l.seq) || ' entries'
        || coalesce('; the first wrong one is ' || min(w.seq) || ': ' || arg_min(w.problem, w.seq), '') as detail
-from ledger l left join wrong_entries w on w.model = l.model and w.seq = l.seq
-group by l.model
+from ledger l left join wrong_entries w on w.model_id = l.model_id and w.seq = l.seq
+group by l.model, l.model_id
 union all
 -- What the model says of its last entry: a tail that was cut off does not end there.
 select m.name, 'ledger''s end', coalesce(l.last = m.ledger_seq and l.hash = m.ledger_hash, m.ledger_seq = 0 and l.last is null),

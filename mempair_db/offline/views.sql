@@ -12,8 +12,8 @@ select model, cast(entered_at as date) as day, epoch,
        sum(rho) / 1e12 as rho,
        max(rho_spent) / max(rho_cap) as share_spent
 from ledger
-group by model, cast(entered_at as date), epoch
-order by model, day, epoch;
+group by model, model_id, cast(entered_at as date), epoch
+order by model, model_id, day, epoch;
 
 -- One row an epoch: how long it was, what it served, how it ended.
 create or replace view deletions_per_epoch as
@@ -25,8 +25,8 @@ select model, epoch, min(entered_at) as began, max(entered_at) as latest, max(cl
        sum(rho) / 1e12 as rho_spent, max(rho_cap) / 1e12 as rho_cap, max(rho) / 1e12 as largest_rho,
        bool_or(kind = 'exhausted') as exhausted
 from ledger
-group by model, epoch
-order by model, epoch;
+group by model, model_id, epoch
+order by model, model_id, epoch;
 
 -- Every deletion in order, with what it left of the budget; many that were served together share a line.
 create or replace view deletions as
@@ -35,7 +35,7 @@ select model, seq, entered_at, epoch, clock, rho / 1e12 as rho, rho_spent / 1e12
             when rho > 0 then 'certified noise' when detail = 'exact' then 'subtraction' else 'exact retrain' end as served_by, rows
 from ledger
 where kind in ('unlearned', 'cancelled')
-order by model, seq;
+order by model, model_id, seq;
 
 -- How long people waited for their deletion, in seconds, day by day, as far as receipts are kept.
 create or replace view latency as
@@ -50,7 +50,7 @@ order by model, day;
 
 -- How far apart a model's entries are: long gaps are times when nothing was applied.
 create or replace view gaps as
-select model, seq, kind, entered_at, entered_at - lag(entered_at) over (partition by model order by seq) as since_the_entry_before
+select model, seq, kind, entered_at, entered_at - lag(entered_at) over (partition by model_id order by seq) as since_the_entry_before
 from ledger;
 
 -- What is still open, as of the export.

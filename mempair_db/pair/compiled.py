@@ -1,10 +1,13 @@
 """How the kernel is compiled: on the first call, never at import, and kept on disk for the next process.
 
-`compiled` functions let other threads run meanwhile. `inlined` functions become part of their caller before anything
-else: passing a whole `State` to a function costs more than a step at d = 10 does. `small` ones take a few numbers and
-vectors, and LLVM does the same for them, which takes a quarter less of the time to compile. Numba's cache looks only
-at the file of the function it keeps, so machine code is kept in a folder named after the digest of everything that may
-be inlined into it: other sources, other folder. Old mathematics cannot run, whatever brought the new files.
+`compiled` functions are called from Python, and let other threads run meanwhile; a `kernel` is one that allocates
+nothing and counts no references. Whatever else they call stays a function of Python's, and is compiled with its
+caller: what is `inlined` becomes part of it before anything else, since passing a whole `State` to a function costs
+more than a step at d = 10 does; what is `small` takes a few numbers and vectors, and LLVM does the same for it in a
+fraction of the time. It takes a while to compile a function, and once more at every level of calls. Numba's cache
+looks only at the file of the function it keeps, so machine code is kept in a folder named after the digest of
+everything that may be inlined into it: other sources, other folder. Old mathematics cannot run, whatever brought the
+new files.
 """
 
 from __future__ import annotations
@@ -25,36 +28,39 @@ import numpy as np
 import numpy.typing as npt
 import platformdirs
 from numba.core.options import DefaultOptions
+from numba.extending import register_jitable
 
 HERE: Final = Path(__file__).parent
 SETTINGS: Final[Any] = numba.config  # made when it is imported, so no checker knows what is in it
-KERNEL: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
+CALLED: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# Nobody calls these from Python: what would translate their arguments takes longer to compile than they do.
+WITHIN: Final[dict[str, Any]] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 
 inlined = numba.njit(error_model="numpy", inline="always")
-small = numba.njit(error_model="numpy")
+small = register_jitable(**WITHIN)
 # Sums may be reordered into vector registers (4 × faster at d = 784), always in the same way on one kind of processor.
-summed = numba.njit(error_model="numpy", fastmath={"reassoc", "nsz"})
+summed = register_jitable(**WITHIN, fastmath={"reassoc", "nsz"})
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """Compile, and keep the machine code where no other sources look for it."""
+    options |= CALLED
     folder = _folder(Path(inspect.getfile(function)))
     if folder is None:
-        return numba.njit(**KERNEL)(function)
+        return numba.njit(**options)(function)
     with _kept_in(folder):
-        kernel = numba.njit(cache=True, **KERNEL)(function)
+        kernel = numba.njit(cache=True, **options)(function)
     # A setting of numba's own may have sent the cache elsewhere: then nothing is kept.
-    return kernel if folder in Path(kernel.stats.cache_path).parents else numba.njit(**KERNEL)(function)
+    return kernel if folder in Path(kernel.stats.cache_path).parents else numba.njit(**options)(function)
 
 
-def uncounted(function: Callable[..., None]) -> Any:
-    """Compile without counting references: at d = 10 the counting takes a third of a step.
+def kernel(function: Callable[..., None]) -> Any:
+    """Compile the same without counting references: at d = 10 the counting takes a third of a step.
 
     Such a function cannot allocate, and whatever it works on is its caller's. `_nrt` is an option that numba keeps for
     itself; without it the results are the same.
     """
-    options: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-    return numba.njit(error_model="numpy", **options)(function)
+    return compiled(function, **({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}))
 
 
 def plain(array: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:

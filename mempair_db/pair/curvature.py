@@ -14,7 +14,7 @@ Memory is fixed: two τ × d arrays used as a ring. How the pairs come about:
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from .compiled import inlined, small, summed
 from .losses import derivative, second_derivative
@@ -79,7 +79,9 @@ def direction(state: State, g: Vector, initial: float, d: Vector, weights: Vecto
     elif inverse.shape[0] > 0:
         multiply(inverse, g, d)
     else:
-        two_loops(state, g, d, weights)
+        two_loops(
+            state.window_v, state.window_r, state.window_vr, state.tally[0].head, state.tally[0].pairs, g, d, weights
+        )
 
 
 @summed
@@ -125,39 +127,36 @@ def recursion(V: Matrix, R: Matrix, vr: Vector, head: int, pairs: int, H: Matrix
                 H[i, j] += bend * v[i] * v[j] - (v[i] * u[j] + u[i] * v[j])
 
 
-@inlined
-def two_loops(state: State, g: Vector, d: Vector, weights: Vector) -> None:
+@small
+def two_loops(V: Matrix, R: Matrix, vr: Vector, head: int, pairs: int, g: Vector, d: Vector, weights: Vector) -> None:
     """Write d = −H·g by the two-loop recursion: 4τ passes over d numbers. The window is not empty."""
-    tally = state.tally[0]
-    tau = state.window_v.shape[0]
-    size = d.shape[0]
+    tau, size = V.shape
     for j in range(size):
         d[j] = -g[j]
-    newest = (tally.head - 1) % tau
+    newest = (head - 1) % tau
     slot = newest
-    for _ in range(tally.pairs):  # newest first
-        weights[slot] = dot(state.window_v[slot], d) / state.window_vr[slot]
-        axpy(-weights[slot], state.window_r[slot], d)
+    for _ in range(pairs):  # newest first
+        weights[slot] = dot(V[slot], d) / vr[slot]
+        axpy(-weights[slot], R[slot], d)
         slot = slot - 1 if slot > 0 else tau - 1
-    scale(state.window_vr[newest] / dot(state.window_r[newest], state.window_r[newest]), d)
-    for _ in range(tally.pairs):  # oldest first
+    scale(vr[newest] / dot(R[newest], R[newest]), d)
+    for _ in range(pairs):  # oldest first
         slot = slot + 1 if slot < tau - 1 else 0
-        axpy(weights[slot] - dot(state.window_r[slot], d) / state.window_vr[slot], state.window_v[slot], d)
+        axpy(weights[slot] - dot(R[slot], d) / vr[slot], V[slot], d)
 
 
-@inlined
-def push(state: State, v: Vector, r: Vector) -> None:
+@small
+def push(V: Matrix, R: Matrix, vr: Vector, tally: Any, v: Vector, r: Vector) -> None:
     """Put a pair into the ring, over the oldest; a pair without positive curvature is dropped."""
-    vr = dot(v, r)
-    if not vr > 0.0:
+    bend = dot(v, r)
+    if not bend > 0.0:
         return
-    tally = state.tally[0]
     slot = tally.head
-    assign(state.window_v[slot], v)
-    assign(state.window_r[slot], r)
-    state.window_vr[slot] = vr
-    tally.head = (slot + 1) % state.window_v.shape[0]
-    tally.pairs = min(tally.pairs + 1, state.window_v.shape[0])
+    assign(V[slot], v)
+    assign(R[slot], r)
+    vr[slot] = bend
+    tally.head = (slot + 1) % V.shape[0]
+    tally.pairs = min(tally.pairs + 1, V.shape[0])
 
 
 @inlined
@@ -200,22 +199,20 @@ def observe(state: State, k: Constants, x: Vector, y: float, z: float, length: i
     if dot(v, v) > 0.0:
         for j in range(size):
             r[j] = r[j] / tally.block_rows + k.lam * v[j]
-        push(state, v, r)
-    next_block(state, k)
+        push(state.window_v, state.window_r, state.window_vr, tally, v, r)
+    next_block(state.theta, state.block_theta, v, r, k.pairs)
+    tally.block_rows = 0
     return True
 
 
-@inlined
-def next_block(state: State, k: Constants) -> None:
+@small
+def next_block(theta: Vector, start: Vector, v: Vector, r: Vector, pairs: int) -> None:
     """Measure the next block along the displacement of θ over the one that just ended."""
-    tally = state.tally[0]
-    v = state.block_v
     for j in range(v.shape[0]):
-        v[j] = state.theta[j] - state.block_theta[j]
+        v[j] = theta[j] - start[j]
     norm = math.sqrt(dot(v, v))
-    if k.pairs == BLOCK:
+    if pairs == BLOCK:
         for j in range(v.shape[0]):
             v[j] = v[j] / norm if norm > SHORTEST else 0.0
-    assign(state.block_theta, state.theta)
-    fill(state.block_r, 0.0)
-    tally.block_rows = 0
+    assign(start, theta)
+    fill(r, 0.0)

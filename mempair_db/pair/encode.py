@@ -13,8 +13,8 @@ give the same bits. What is learned is what is served: predictions encode with t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -86,6 +86,11 @@ class Encoding:
             names += [*(("level", k, level) for level in text.levels), ("other", k, None)]
             names += [("null", k, None)] * text.null
         return names
+
+    def straightened(self, numbers: Collection[int]) -> Encoding:
+        """Return it without the bends of some numbers."""
+        straight = [replace(number, knots=()) if j in numbers else number for j, number in enumerate(self.numbers)]
+        return replace(self, numbers=tuple(straight))
 
     def encode(self, x: Matrix, c: Texts = (), out: Matrix | None = None) -> tuple[Matrix, Flags, Flags]:
         """Return the integers (as float64), which rows have a number beyond the clamp, which a level nobody knew.

@@ -23,9 +23,9 @@ int64.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +41,9 @@ from .weights import WEIGHT_UNIT, balanced, counted, whole_weights
 RIDGE: Final = 10.0  # Λ
 INTERCEPT_RIDGE: Final = 0.1
 EASE: Final = 10.0  # the ridge is divided by it where it holds a model back
-HELD_BACK: Final = 0.1  # which it does if so large a share of Σp(1 − p) would be spared (EXACT.md, 7)
+HELD_BACK: Final = 0.1  # which it does if so large a share of Σp(1 − p) would be spared (EXACT.md, 7),
+SQUARES_HELD_BACK: Final = 0.05  # or so large a share of a regression's squared error
+NOTHING_LEFT: Final = 1e12  # a ridge that leaves nothing of a weight
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
 P_UNIT: Final = classes.P_UNIT
 C_UNIT: Final = 2**10
@@ -272,6 +274,7 @@ def refer(
     labels: Sequence[str] = (),
     balance: bool = False,
     curves: int = 0,
+    times: Collection[int] = (),
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
     ridge: float = RIDGE,
@@ -282,8 +285,9 @@ def refer(
         2^−h ≈ √12/16/rms‖x‖: rounding moves a score by about 1/16
 
     With `labels` y is the place of a row's class among them. With `balance` the classes' weights are chosen so that
-    each counts alike. A regression by squared loss needs no reference weights: w0 = 0. By huber's it is least squares
-    with weights from the residuals at w0; Newton's own step would overshoot where most rows have no curvature.
+    each counts alike. `times` are the places of numbers that are points in time. A regression by squared loss needs no
+    reference weights: w0 = 0. By huber's it is least squares with weights from the residuals at w0; Newton's own step
+    would overshoot where most rows have no curvature.
     """
     encoding = fit(x, c, y, regression=loss in ("squared", "huber"), curves=curves, declared=declared)
     start = begin(
@@ -294,8 +298,12 @@ def refer(
         weighted=weight is not None or balance,
         class_weights=balanced(counted(y if labels else y > 0, len(labels) or 2)) if balance else (),
     )
-    encoded = list(_encoded(start, x, y, c, weight=weight))
-    return settle(start, lambda reference: _total(reference, encoded), ridge)
+
+    @lru_cache(1)
+    def encoded(encoding: Encoding) -> list[Block]:
+        return list(_encoded(replace(start, encoding=encoding), x, y, c, weight=weight))
+
+    return settle(start, lambda reference: _total(reference, encoded(reference.encoding)), ridge, times)
 
 
 def begin(
@@ -314,21 +322,42 @@ def begin(
     return replace(kind, weighted=weighted, class_weights=class_weights)
 
 
-def settle(start: Reference, total: Callable[[Reference], Sums], ridge: float = RIDGE) -> Reference:
+def settle(
+    start: Reference, total: Callable[[Reference], Sums], ridge: float = RIDGE, times: Collection[int] = ()
+) -> Reference:
     """Find w0 from sums over the reference rows alone, which may so be on several machines (EXACT.md, 3).
 
     `total` adds the reference rows up under the constants that it is given. A ridge below 10 holds here too: from a w0
     that was held back by 10 one step does not arrive where a small ridge leads (EXACT.md, 7). The default itself is
-    eased where it holds the model back: where a text, or straight lines, nearly decide the target.
+    eased where it holds the model back: where a text, or straight lines, nearly decide the target. And points in time
+    bend only where that pays: the next rows lie where no row has been, and a bend leads them anywhere.
     """
     at_zero = total(begin(start.encoding, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
     n = at_zero.n
     start = replace(start, outside=share(at_zero.outside, n), unknown=share(at_zero.unknown, n))
-    if start.loss == "squared":
+    if ridge == RIDGE and start.regression:
+        squares = replace(start, loss="squared")
+        held_back = squares_spared(squares, total(squares) if start.weighted else at_zero) > SQUARES_HELD_BACK
+        start = replace(start, eased=held_back)
+    squared = start.loss == "squared"
+    w, last = (start, None) if squared else _stand_still(start, total, min(RIDGE, ridge))
+    bends = [i for i, (kind, j, _) in enumerate(start.encoding.names) if kind == "knot" and j in times]
+    if bends:
+        # A regression by least squares, which needs no reference weights, whatever its loss.
+        judged = (begin(start.encoding, loss="squared"), at_zero) if last is None or w.regression else last
+        penalty = penalties(w, ridge)
+        straight = penalty.copy()
+        straight[bends] = NOTHING_LEFT
+        if spared(*judged, straight, penalty) <= 0.0:
+            encoding = start.encoding.straightened(times)
+            zero = np.zeros((len(start.w0), encoding.d), np.int64)
+            return settle(replace(start, encoding=encoding, w0=zero), total, ridge)
+    if last is None:
         return replace(start, h=0)
-    w, last = _stand_still(start, total, min(RIDGE, ridge))
-    if ridge == RIDGE and not w.regression and spared(*last) > HELD_BACK:
-        w, _ = _stand_still(replace(w, eased=True), total, ridge)
+    if ridge == RIDGE and not w.regression:
+        eased = replace(w, eased=True)
+        if spared(*last, penalties(w, ridge), penalties(eased, ridge)) > HELD_BACK:
+            w, _ = _stand_still(eased, total, ridge)
     h = grid(int(np.trace(at_zero.H[0])), n)
     return replace(w, w0=np.floor(w.w0 * 2.0 ** (h - FINE) + 0.5).astype(np.int64), h=h)
 
@@ -349,23 +378,48 @@ def _stand_still(
     return w, last
 
 
-def spared(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
-    """Foretell the loss that an eased ridge would spare, as a share of Σp(1 − p), by Akaike's criterion.
+def spared(reference: Reference, total: Sums, penalty: Vector, other: Vector) -> float:
+    """Foretell the loss that ridges `other` would spare beside `penalty`, as a share of Σp(1 − p): Akaike's criterion.
 
-    To all rows' loss, which is a parabola in w by the sums, d_eff = tr A⁻¹H is added: what new rows cost more.
+    To all rows' loss, which is a parabola in w by the sums, d_eff = tr A⁻¹H is added: what new rows cost more. Of a
+    regression by squares both are counted in those that are left with `other`, and the share is one of them.
     """
     g_unit, H_unit = units(reference)
     _, matrices, width = reference.shape
     w0 = (reference.w0 * 2.0**-reference.h).reshape(matrices, width)
-    loss = [0.0, 0.0]
-    for k, eased in itertools.product(range(matrices), (False, True)):
-        penalty = np.tile(penalties(replace(reference, eased=eased), ridge), width // reference.d)
+    loss, effective = np.zeros(2), np.zeros(2)
+    for k in range(matrices):
         H, g = total.H[k] / H_unit, total.g[k] / g_unit
-        inverse = np.linalg.inv(H + np.diag(penalty))
-        step = -inverse @ (g + penalty * w0[k])
-        loss[eased] += g @ step + step @ H @ step / 2.0 + (inverse * H).sum()
-    intercepts = np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum() / H_unit
-    return float((loss[False] - loss[True]) / intercepts)
+        for i, ridges in enumerate((penalty, other)):
+            ridge = np.tile(ridges, width // reference.d)
+            inverse = np.linalg.inv(H + np.diag(ridge))
+            step = -inverse @ (g + ridge * w0[k])
+            loss[i] += g @ step + step @ H @ step / 2.0
+            effective[i] += (inverse * H).sum()
+    if reference.regression:
+        squares = max(float(total.fourth / g_unit + 2.0 * loss[1]), 0.0)
+        unit, whole = squares / max(total.n - effective[1], 1e-9), squares / 2.0
+    else:
+        unit, whole = 1.0, np.diagonal(total.H, axis1=1, axis2=2)[:, :: reference.d].sum() / H_unit
+    before, after = loss + unit * effective
+    return float((before - after) / max(whole, 1e-9))
+
+
+def squares_spared(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+    """Foretell by what share an eased ridge lowers the squared error of new rows, by generalised cross-validation.
+
+    That is Σr²·(n/(n − d_eff))², with the variance that the target's rounding has, so that 0 is not compared with 0.
+    """
+    unit, _ = units(reference)
+    H, g = total.H[0] / unit, total.g[0] / unit
+    error = [0.0, 0.0]
+    for eased in (False, True):
+        inverse = np.linalg.inv(H + np.diag(penalties(replace(reference, eased=eased), ridge)))
+        w = -inverse @ g
+        squares = max(float(total.fourth / unit + 2.0 * g @ w + w @ H @ w), 0.0) + total.n / (12.0 * UNIT**2)
+        freedom = max(1.0 - float((inverse * H).sum()) / total.n, 1e-9)
+        error[eased] = squares / freedom**2
+    return 1.0 - error[True] / error[False]
 
 
 def grid(squares: int, n: int) -> int:

@@ -337,7 +337,7 @@ class ExactPair(MemoryPair):
         return now.to_bytes() == self._calibrated().to_bytes()
 
     def _refer(self, x: Matrix, y: Vector, c: Texts, labels: tuple[str, ...] | None) -> Reference:
-        p, rows = self.parameters, self._learnable(x, y, c, labels)
+        p, rows, shape = self.parameters, self._learnable(x, y, c, labels), self._learned_shape()
         return exact.refer(
             rows.x,
             rows.y,
@@ -347,6 +347,7 @@ class ExactPair(MemoryPair):
             labels=labels or (),
             balance=p.class_weight == "balanced",
             curves=curves_for(rows.x.shape[1]) if p.curves is None else p.curves,
+            times=shape.places(shape.times.union(p.times)),
             clip=p.clip,
             declared=self.categories,
             ridge=p.ridge,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ class ExactParameters:
     ridge: float = RIDGE
     gamma: float = 0.1
     curves: int | None = None  # knots per number; None: see `curves_for`
+    times: Sequence[int | str] = ()  # numbers that are points in time, by name or place, beside dates and datetimes
     clip: float = 1.0
     calibration_rows: int = 100
     on_null: str = "impute"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -71,6 +71,7 @@ def refer(
     weighted: bool = False,
     balance: bool = False,
     curves: int = 0,
+    times: Collection[int] = (),
     clip: float = 1.0,
     declared: Sequence[Sequence[str] | None] = (),
     ridge: float = RIDGE,
@@ -98,7 +99,7 @@ def refer(
         weighted=weighted or balance,
         class_weights=balanced(_added(ask("classes", len(labels) or 2))) if balance else (),
     )
-    return settle(start, total, ridge)
+    return settle(start, total, ridge, times)
 
 
 def _added(parts: Sequence[Any]) -> Any:

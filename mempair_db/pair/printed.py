@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import compiled, inlined, uncounted
+from .compiled import inlined, kernel
 from .curvature import STEP, direction, dot, observe, push, scale
 from .losses import derivative, second_derivative, value
 from .schedule import step_size
 from .state import Constants, Matrix, Scratch, State, Vector
-from .step import DELETE, INSERT
+from .step import INSERT, divided
 
 
 @inlined
@@ -56,7 +56,7 @@ def insert(state: State, k: Constants, x: Vector, y: float, scratch: Scratch) ->
         after = derivative(k.loss, k.clip, dot(theta, x), y)
         for j in range(size):
             g[j] = after * x[j] + k.lam * theta[j] - g[j]
-        push(state, d, g)
+        push(state.window_v, state.window_r, state.window_vr, tally, d, g)
     else:
         observe(state, k, x, y, z, k.block)
 
@@ -77,40 +77,24 @@ def delete(state: State, k: Constants, x: Vector, y: float, noise: Vector, grid:
     tally.deletions += 1
 
 
-@uncounted
-def run_with(
-    state: State,
-    k: Constants,
-    ops: npt.NDArray[np.int16],
-    X: npt.NDArray[np.float64],
-    y: Vector,
-    noise: Matrix,
-    grid: Vector,
-    scratch: Scratch,
+@kernel
+def learn(
+    state: State, k: Constants, ops: npt.NDArray[np.int16], X: Matrix, y: Vector, room: Matrix, inverse: Matrix
 ) -> None:
-    """Do what `run` says, with room for one step."""
-    deleted = 0
+    """Apply inserts and ticks (ops[i], X[i], y[i]) in order, changing `state`."""
+    scratch = divided(room, inverse, X.shape[1])
     for i in range(ops.shape[0]):
         if ops[i] == INSERT:
             insert(state, k, X[i], y[i], scratch)
-        elif ops[i] == DELETE:
-            delete(state, k, X[i], y[i], noise[deleted], grid[deleted], scratch)
-            deleted += 1
         else:
             state.tally[0].clock += 1
 
 
-@compiled
-def run(
-    state: State,
-    k: Constants,
-    ops: npt.NDArray[np.int16],
-    X: npt.NDArray[np.float64],
-    y: Vector,
-    noise: Matrix,
-    grid: Vector,
+@kernel
+def forget(
+    state: State, k: Constants, X: Matrix, y: Vector, noise: Matrix, grid: Vector, room: Matrix, inverse: Matrix
 ) -> None:
-    """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; `noise` has one row per DELETE."""
-    size = state.theta.shape[0]
-    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]), np.empty((0, 0)))
-    run_with(state, k, ops, X, y, noise, grid, scratch)
+    """Apply the deletions of (X[i], y[i]) in order, each with a row of `noise`, changing `state`."""
+    scratch = divided(room, inverse, X.shape[1])
+    for i in range(X.shape[0]):
+        delete(state, k, X[i], y[i], noise[i], grid[i], scratch)

@@ -1,8 +1,9 @@
 """Rows as users have them → rows as the exact pair keeps them: (numbers as bytes, texts, target).
 
 A row is a dict as river has them (numbers and texts by name; a missing key and None are the same), or numbers in order
-with the texts beside them. Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the same, a
-label is 0 or 1 however it was written.
+with the texts beside them. A date or datetime counts as seconds since 1970, without a time zone as of UTC, and bends
+only where that pays (EXACT.md, 3). Two rows are the same row if these three are equal: −0.0 is 0.0, every NaN is the
+same, a label is 0 or 1 however it was written.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from itertools import chain
 from numbers import Real
@@ -30,6 +32,7 @@ Hashes = npt.NDArray[np.uint64]
 _LABELS: Final = {1: 1.0, 0: 0.0, -1: 0.0}
 _TEXTS: Final = frozenset({str, type(None)})
 _FLOAT: Final = np.dtype(float)
+_TIMES: Final = (date, np.datetime64)
 _MINUS_ZERO: Final = struct.Struct("d").pack(-0.0)
 
 
@@ -37,10 +40,20 @@ class Shape:
     """Which numbers and texts a row has: how many, or by which names where rows are dicts."""
 
     def __init__(
-        self, numbers: int | list[str], texts: int | list[str], *, allow_missing: bool = True, payload: str = ""
+        self,
+        numbers: int | list[str],
+        texts: int | list[str],
+        *,
+        allow_missing: bool = True,
+        payload: str = "",
+        times: Iterable[int | str] = (),
     ) -> None:
-        """Take how many there are, or their names in order; `payload` says what comes after them (`Payload`)."""
+        """Take how many there are, or their names in order; `payload` says what comes after them (`Payload`).
+
+        `times` are the numbers that are points in time, by name or by place.
+        """
         self.payload = payload
+        self.times = frozenset(times)
         self.numbers = numbers if isinstance(numbers, int) else len(numbers)
         self.texts = texts if isinstance(texts, int) else len(texts)
         self.names = (numbers, texts) if isinstance(numbers, list) and isinstance(texts, list) else None
@@ -51,26 +64,35 @@ class Shape:
         self._pack = struct.Struct(f"{self.numbers}d").pack
         self._unpack = struct.Struct(f"{self.numbers + ('weight' in payload)}d").unpack
         self._vector = (self.numbers,)
+        self._time_places = self.places(self.times)
 
     @classmethod
     def of(cls, x: Any, c: Sequence[Any], *, allow_missing: bool, payload: str = "") -> Shape:
         """Return the shape of a first row."""
+        kinds: dict[str, Any] = {"allow_missing": allow_missing, "payload": payload}
         if not isinstance(x, Mapping):
-            return cls(len(x), len(c), allow_missing=allow_missing, payload=payload)
+            return cls(len(x), len(c), times=_times(enumerate(x)), **kinds)
         there = {name: value for name, value in x.items() if value is not None}
         texts = sorted(name for name, value in there.items() if isinstance(value, str))
-        return cls(sorted(there.keys() - set(texts)), texts, allow_missing=allow_missing, payload=payload)
+        return cls(sorted(there.keys() - set(texts)), texts, times=_times(there.items()), **kinds)
 
     def widened(self, x: Any) -> Shape:
         """Return a shape that also has what is new in this row."""
         if self.names is None or not isinstance(x, Mapping) or x.keys() <= self._all:
             return self
         new = {name: value for name, value in x.items() if name not in self._all}
-        numbers, texts = Shape.of(new, (), allow_missing=True).names or ([], [])
+        found = Shape.of(new, (), allow_missing=True)
+        numbers, texts = found.names or ([], [])
         if not numbers and not texts:
             return self
-        names = sorted(self.names[0] + numbers), sorted(self.names[1] + texts)
-        return Shape(*names, allow_missing=self.allow_missing, payload=self.payload)
+        names, times = (sorted(self.names[0] + numbers), sorted(self.names[1] + texts)), self.times | found.times
+        return Shape(*names, allow_missing=self.allow_missing, payload=self.payload, times=times)
+
+    def places(self, numbers: Iterable[int | str]) -> frozenset[int]:
+        """Return the places of numbers that are given by name or by place; what a row does not have has none."""
+        order = range(self.numbers) if self.names is None else self.names[0]
+        wanted = frozenset(numbers)
+        return frozenset(place for place, name in enumerate(order) if name in wanted)
 
     def row(self, x: Any, c: Sequence[Any], y: float, weight: float = 1.0, label: str = "") -> Row:
         """Bring one row into the form that is added up, or say what is wrong with it."""
@@ -130,7 +152,7 @@ class Shape:
         return self.features(x, c) or self._one_by_one(x, c)
 
     def _one_by_one(self, x: Any, c: Texts) -> tuple[Matrix, Texts]:
-        bare = Shape(*(self.names or (self.numbers, self.texts)), allow_missing=self.allow_missing)
+        bare = Shape(*(self.names or (self.numbers, self.texts)), allow_missing=self.allow_missing, times=self.times)
         texts: Texts = c if len(c) else [()] * len(x)
         found = bare.arrays([bare.row(one, some, 0.0) for one, some in zip(x, texts, strict=True)])
         return found[0], found[2]
@@ -181,7 +203,8 @@ class Shape:
     def to_json(self) -> dict[str, Any]:
         """Return the arguments that make this shape."""
         numbers, texts = self.names or (self.numbers, self.texts)
-        return {"numbers": numbers, "texts": texts, "allow_missing": self.allow_missing, "payload": self.payload}
+        kinds = {"allow_missing": self.allow_missing, "payload": self.payload, "times": sorted(self.times, key=str)}
+        return {"numbers": numbers, "texts": texts, **kinds}
 
     def _of_dict(self, x: Mapping[str, Any]) -> tuple[list[Any], Sequence[Any]]:
         if self.names is None:
@@ -213,6 +236,9 @@ class Shape:
             numbers = x.tolist() if isinstance(x, np.ndarray) else list(x)
         if len(numbers) != self.numbers:
             raise self._unlike(len(numbers), len(c))
+        for place in self._time_places:
+            if isinstance(numbers[place], _TIMES):
+                numbers[place] = _seconds(numbers[place])
         numbers = [value if type(value) is float else _number(value) for value in numbers]
         if not self.allow_missing and any(map(math.isnan, numbers)):
             raise _unusable(None, "number")
@@ -282,6 +308,24 @@ def _targets(y: Any, target: Callable[[Any], float]) -> Vector:
         if (yes | (y == 0) | (y == -1)).all():
             return yes.astype(float)
     return np.fromiter(map(target, y), float, len(y))
+
+
+def _times(values: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Return which of these are points in time."""
+    return [name for name, value in values if isinstance(value, _TIMES)]
+
+
+def _seconds(given: Any) -> float:
+    """Return a point in time as seconds since 1970; NaN for pandas' and numpy's "not a time".
+
+    >>> _seconds(date(1970, 1, 2)), _seconds(np.datetime64("NaT"))
+    (86400.0, nan)
+    """
+    if isinstance(given, np.datetime64):
+        return float((given - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
+    if not isinstance(given, datetime):
+        given = datetime(given.year, given.month, given.day)
+    return float((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def _number(given: Any) -> float:

@@ -9,12 +9,14 @@ import numpy as np
 
 from . import classes
 from .encode import RAREST, Matrix
-from .exact import REACH, RIDGE, moved, units
+from .exact import NOTHING_LEFT, REACH, RIDGE, moved, penalties, spared, units
 from .reference import SHARES, Reference
 from .sums import Sums
 
 FAR: Final = 0.35  # a model that has moved scores by more is refreshed
 CUT: Final = 0.999 * REACH
+GAMMA: Final = 0.1  # the default; one that the user chose is left alone
+TELLING: Final = 100  # rows: with fewer Akaike's criterion believes a model too soon
 MOST_OUTSIDE: Final = 0.01
 MOST_UNKNOWN: Final = 0.05
 
@@ -35,11 +37,27 @@ def _dimension(spectra: Matrix, ridge: float) -> float:
 
 
 def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> bool:
-    """Predictions open once d_eff/(2n) ≤ γ."""
+    """Predictions open once d_eff/(2n) ≤ γ; with the default γ, as soon as the model tells more than the base rate."""
     if total.n <= 0:
         return False
     most = reference.shape[2]
-    return most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma
+    if most <= 2 * total.n * gamma or effective_dimension(reference, total, ridge) <= 2 * total.n * gamma:
+        return True
+    return gamma == GAMMA and tells(reference, total, ridge)
+
+
+def tells(reference: Reference, total: Sums, ridge: float = RIDGE) -> bool:
+    """Whether new rows would cost less than with the intercept alone, by Akaike's criterion (EXACT.md, 3).
+
+    Where there are nearly as many coordinates as rows, d_eff counts rows that are decided as if they were not. Not of a
+    regression: how large its noise is would have to be told from residuals that a wide model has used up.
+    """
+    if reference.regression or total.n < TELLING:
+        return False
+    penalty = penalties(reference, ridge)
+    base_rate = np.full(reference.d, NOTHING_LEFT)
+    base_rate[0] = penalty[0]
+    return spared(reference, total, base_rate, penalty) > 0.0
 
 
 def rows_needed(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) -> int:

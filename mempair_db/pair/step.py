@@ -32,8 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .bounds import LONGEST
-from .compiled import compiled, inlined, small, uncounted
-from .curvature import DENSE, assign, direction, dot, empty_window, fill, invert, observe, scale
+from .compiled import inlined, kernel, small
+from .curvature import assign, direction, dot, empty_window, fill, invert, observe, scale
 from .losses import derivative, largest_at_zero, value
 from .noise import APART, CUT, STEPS
 from .state import Constants, Matrix, Scratch, State, Vector
@@ -201,42 +201,32 @@ def forget_sums(state: State, k: Constants, noise: Vector, grid: float) -> None:
     tally.forgot_rows = tally.rows
 
 
-@uncounted
-def run_with(
-    state: State,
-    k: Constants,
-    ops: npt.NDArray[np.int16],
-    X: npt.NDArray[np.float64],
-    y: Vector,
-    noise: Matrix,
-    grid: Vector,
-    scratch: Scratch,
+@inlined
+def divided(room: Matrix, inverse: Matrix, size: int) -> Scratch:
+    """Return room for one step, of two arrays: each one that is handed over takes a time."""
+    return Scratch(room[0][:size], room[1][:size], room[2], inverse)
+
+
+@kernel
+def learn(
+    state: State, k: Constants, ops: npt.NDArray[np.int16], X: Matrix, y: Vector, room: Matrix, inverse: Matrix
 ) -> None:
-    """Do what `run` says, with room for one step."""
-    invert(state, scratch.inverse, scratch.g)
-    deleted = 0
+    """Apply inserts and ticks (ops[i], X[i], y[i]) in order, changing `state`."""
+    scratch = divided(room, inverse, X.shape[1])
+    invert(state, inverse, scratch.g)
     for i in range(ops.shape[0]):
         if ops[i] == INSERT:
             insert(state, k, X[i], y[i], scratch)
-        elif ops[i] == DELETE:
-            delete(state, k, X[i], y[i], noise[deleted], grid[deleted], scratch)
-            deleted += 1
         else:
             tick(state, k)
 
 
-@compiled
-def run(
-    state: State,
-    k: Constants,
-    ops: npt.NDArray[np.int16],
-    X: npt.NDArray[np.float64],
-    y: Vector,
-    noise: Matrix,
-    grid: Vector,
+@kernel
+def forget(
+    state: State, k: Constants, X: Matrix, y: Vector, noise: Matrix, grid: Vector, room: Matrix, inverse: Matrix
 ) -> None:
-    """Apply the events (ops[i], X[i], y[i]) in order, changing `state`; a row of `noise` and a `grid` per DELETE."""
-    size = state.theta.shape[0]
-    dense = size if size <= DENSE else 0
-    scratch = Scratch(np.empty(size), np.empty(size), np.empty(state.window_v.shape[0]), np.empty((dense, dense)))
-    run_with(state, k, ops, X, y, noise, grid, scratch)
+    """Apply the deletions of (X[i], y[i]) in order, each with a row of `noise` and its `grid`, changing `state`."""
+    scratch = divided(room, inverse, X.shape[1])
+    invert(state, inverse, scratch.g)
+    for i in range(X.shape[0]):
+        delete(state, k, X[i], y[i], noise[i], grid[i], scratch)

@@ -137,8 +137,12 @@ class Snapshot:
 def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     """Read the state and the queue; the connection is in a REPEATABLE READ transaction, and so the table is the same's.
 
-    Nothing is locked: workers and writers go on.
+    Workers and writers go on.
     """
+    try:
+        models.hold(connection, model_id, "hold_all")
+    except psycopg.errors.UndefinedTable:
+        return None
     connection.execute(query("own_limits"))
     connection.execute("set local row_security = off")
     model = models.look(connection, model_id)

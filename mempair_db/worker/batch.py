@@ -49,6 +49,7 @@ def prepare(connection: psycopg.Connection[Any]) -> None:
 def apply_batch(connection: psycopg.Connection[Any], model_id: int) -> Outcome:
     """Apply the next events of a model. Does nothing while another worker has the model, or it waits for a retrain."""
     with connection.transaction():
+        models.hold(connection, model_id)
         model = models.lease(connection, model_id)
         if model is None or model.paused or model.retrain_requested or model.phase == "exhausted":
             return Outcome()

@@ -51,7 +51,7 @@ COMPACT: Final = 60.0  # seconds between joining the keys of many small batches
 SELDOM: Final = 2.0  # longest pause between looks at a queue whose rows wait for more of them
 
 # Another transaction was in the way, or took too long; the same transaction, tried again, will find its place.
-PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled)
+PASSING = (pg.SerializationFailure, pg.DeadlockDetected, pg.QueryCanceled)
 # The server has no room, or is a standby that is not promoted yet; nothing is lost, and only an operator can help.
 NOT_NOW = (pg.DiskFull, pg.OutOfMemory, pg.ConfigurationLimitExceeded, pg.ReadOnlySqlTransaction)
 
@@ -124,6 +124,7 @@ class Worker:
         self._purges = Purges(purge_after)
         self._looks: dict[int, tuple[float, float]] = {}  # queues that only wait: when to look again, and the pause
         self._rests: dict[int, tuple[float, float]] = {}  # failed models: until when, and how long the pause was
+        self._locked: set[int] = set()  # models whose tables were locked at the last look
         self._done: dict[str, float] = {}
         self._worked: dict[int, float] = {}  # when a model last had work
         self._quiet = 0.0  # how long it must have had none before it is purged
@@ -169,7 +170,7 @@ class Worker:
 
     def round(self, connection: psycopg.Connection[Any]) -> bool:
         """Give every model one turn; True if any of them had work."""
-        worked = False
+        worked = locked = False
         if self._due("sources", HEARTBEAT):
             connection.execute(query("mark_dropped_sources"))
         where = {"model": self.model_id, "bytes": BACKLOG_BYTES}
@@ -179,6 +180,10 @@ class Worker:
             began = time.monotonic()
             try:
                 outcome = self._turn(connection, turn)
+            except pg.LockNotAvailable:  # somebody is changing this table; the other models are served meanwhile
+                self._in_the_way(turn)
+                locked = True
+                continue
             except PASSING as error:
                 log.info("%s, will be tried again", type(error).__name__, extra={"model": turn.name})
                 worked = True
@@ -190,10 +195,19 @@ class Worker:
                 continue
             self._rests.pop(turn.id, None)
             self.failed.pop(turn.name, None)
+            self._locked.discard(turn.id)
             if outcome.worked:
                 self._tell(turn, outcome, time.monotonic() - began)
                 worked = True
-        return worked
+        if locked and not worked:
+            self._stop.wait(self.idle)
+        return worked or locked
+
+    def _in_the_way(self, turn: Turn) -> None:
+        """Say once that a model's table is locked."""
+        if turn.id not in self._locked:
+            log.info("its table is locked, waiting", extra={"model": turn.name})
+            self._locked.add(turn.id)
 
     def _resting(self, turn: Turn) -> bool:
         """Whether the model failed, and is not to be tried again yet; resuming it clears the failure, and ends that."""

@@ -94,6 +94,7 @@ def _erase(connection: psycopg.Connection[Any], model_id: int) -> int | None:
 def _refill(connection: psycopg.Connection[Any], model_id: int) -> bool:
     """Move rows that wait for calibration to the table that capture writes to, so that the other one is drained."""
     with connection.transaction():
+        models.hold(connection, model_id)
         model = models.lease(connection, model_id)
         waiting = connection.execute(query("pending"), {"model": model_id}).fetchone()
         if model is None or model.engine.begun or model.paused or waiting is None or waiting[1]:

@@ -50,6 +50,7 @@ def retrain(
     """
     too_few: str | None = None
     with connection.transaction():
+        models.hold(connection, model_id)
         model = models.lease(connection, model_id, load=False)
         if model is None or model.paused or (model.retrain_requested or why) is None:
             return Outcome()
@@ -58,8 +59,7 @@ def retrain(
             given = refresh.kept(model.fleet)
             if given is None:
                 return Outcome()
-        connection.execute("set local row_security = off")  # a policy that hides rows is an error, not half a model
-        connection.execute(query("join_by_hashing"))
+        connection.execute(query("read_everything"))
         unseen = _unseen_deletions(connection, model)
         connection.execute(query("forget_rejected"), {"model": model.id, "keys": None})
         record = Record(model)

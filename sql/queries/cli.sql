@@ -75,9 +75,12 @@ select s.model, s.status, s.epoch, s.rows_learned as learned,
 from mempair.model_status s order by s.model
 
 -- cli_odometer --
+-- Of the last model that had the name.
 select l.* from (
     select o.seq, date_trunc('second', o.at) as at, o.kind, o.epoch, o.clock, o.rows, o.rho, o.rho_spent, o.rho_cap, o.detail
-    from mempair.odometer o where o.model = %(name)s order by o.seq desc limit %(last)s
+    from mempair.odometer o
+    where o.model_id = (select max(n.model_id) from mempair.odometer n where n.model = %(name)s)
+    order by o.seq desc limit %(last)s
 ) as l order by l.seq
 
 -- cli_privileges --

@@ -11,7 +11,7 @@ select m.id, f.shard, f.generation from mempair.model m left join mempair.fleet_
 -- What must be the same on every shard.
 select pg_catalog.jsonb_build_object(
     'source', t.source::text, 'target', t.target, 'features', t.features, 'numbers', t.numeric_features, 'texts', t.text_features,
-    'parts', t.parts, 'positive', t.positive, 'loss', t.loss, 'ridge', t.ridge, 'curves', t.curves, 'clip', t.clip, 'gamma', t.gamma,
+    'parts', t.parts, 'positive', t.positive, 'loss', t.loss, 'ridge', t.ridge, 'curves', t.curves, 'times', t.times, 'clip', t.clip, 'gamma', t.gamma,
     'calibration_rows', t.calibration_rows, 'categories', t.categories, 'on_null', t.on_null, 'weight', t.weight,
     'class_weight', t.class_weight, 'arrays', mempair.has_arrays(t))
 from mempair.model t where t.name = %(name)s

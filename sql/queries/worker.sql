@@ -28,6 +28,15 @@ update mempair.model set retrain_requested = %(why)s where id = %(model)s and re
 -- undo_alteration --
 select mempair.undo_alteration(%(model)s::integer, %(why)s::text)
 
+-- hold_table --
+-- Before there is a snapshot: to one that is older than the copy that ALTER TABLE makes of a table, the table is empty. A worker has
+-- other models to serve, and does not wait for whoever is changing this one's.
+lock table {rows} in access share mode nowait
+
+-- hold_all --
+-- The same for who only looks; to a snapshot that is older than a purge, the queue is empty.
+lock table {rows}, {a}, {b} in access share mode
+
 -- look --
 -- Whether the table is there is asked of a function, which is NULL if not: to plan a join with pg_class takes longer than all the rest.
 select m.*, m.constants::text as constants_text, s.version, s.digest_salt, s.anchor, s.theta, s.tally, s.block, s.cap, s.spent, s.deletions, s.largest, s.sums, s.rows_refreshed,
@@ -252,9 +261,11 @@ on conflict (model_id, slot) do update set v = excluded.v, r = excluded.r
 -- cut_window --
 delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 
--- join_by_hashing --
+-- read_everything --
+-- A policy that hides rows is an error, not half a model.
 -- Nobody analyses a queue: the planner takes it for nearly empty, and a nested loop over many events never ends.
 -- It has no idea how many keys two sides share either, and sorts both: hashing takes half as long.
+set local row_security = off;
 set local enable_nestloop = off;
 set local enable_mergejoin = off
 
@@ -404,6 +415,9 @@ select pg_catalog.concat(
     pg_catalog.set_config('statement_timeout', '0', true), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true),
     pg_catalog.set_config('lock_timeout', '0', true),
     pg_catalog.set_config('work_mem', greatest(pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024, 65536)::text || 'kB', true))
+
+-- wait_for_no_lock --
+set local lock_timeout = '100ms'
 
 -- still_there --
 -- Which of these keys the source still has.

@@ -184,6 +184,14 @@ KEYS = {
     "timestamptz": "timestamptz '2000-01-01 UTC' + i * interval '1 hour'",
     "numeric": "i",
     "text": "'key ' || i",
+    "char(9)": "'k ' || i",
+    "name": "('k' || i)::name",
+    "bytea": "int4send(i)",
+    "oid": "i::oid",
+    "time": "time '00:00' + i * interval '1.5 s'",
+    "inet": "'10.0.0.0/8'::inet + i",
+    "cidr": "set_masklen('10.0.0.0'::inet + i, 32)::cidr",
+    "macaddr": "lpad(to_hex(i), 12, '0')::macaddr",
 }
 
 
@@ -196,7 +204,7 @@ def test_many_rows_are_found_whatever_their_keys_are_and_wherever_they_lie(
         f"insert into t select {KEYS[key]}, i %% 50, 'b' || i %% 3, i %% 2 = 0 from generate_series(%s::int, %s::int) i"
     )
     sql.execute(load, [1, 3000])
-    is_named = key not in ("numeric", "text")
+    is_named = key in ("bigint", "uuid", "date", "timestamptz")
     assert sql.execute("select bool_and(x is null and y is null) from mempair.change_1_a").fetchone() == (is_named,)
     learner.work()
     learner.check()
@@ -211,6 +219,20 @@ def test_many_rows_are_found_whatever_their_keys_are_and_wherever_they_lie(
         pass
     learner.check()
     assert learner.retrains == []
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_of_any_type_is_found_through_the_index_of_the_table(sql: psycopg.Connection[Any], key: str) -> None:
+    create(sql, key)
+    sql.execute(f"insert into t select {KEYS[key]}, i, 'b', true from generate_series(1, 3000) i")
+    sql.execute("analyze t")
+    scans = "select seq_scan, idx_scan from pg_stat_xact_user_tables where relname = 't'"
+    with sql.transaction():
+        wanted = [key for (key,) in sql.execute("select row_key from mempair.source_1 limit 3")]
+        ((seq_scans, index_scans),) = sql.execute(scans).fetchall()
+        found = sql.execute("select row_key from mempair.find_1(%s)", [wanted]).fetchall()
+        assert sql.execute(scans).fetchall() == [(seq_scans, index_scans + 3)]
+    assert sorted(found) == sorted((key,) for key in wanted)
 
 
 def test_rows_that_lie_side_by_side_are_read_block_by_block(

@@ -167,16 +167,23 @@ MUTANTS: Final = (
     Mutant(
         "one noise vector for all deletions, in the kernel",
         PAIR + "step.py",
-        "noise[deleted], grid[deleted], scratch)",
-        "noise[0], grid[deleted], scratch)",
+        "noise[i], grid[i], scratch)",
+        "noise[0], grid[i], scratch)",
         STEP,
     ),
     Mutant(
         "one grid for all deletions, in the kernel",
         PAIR + "step.py",
-        "noise[deleted], grid[deleted], scratch)",
-        "noise[deleted], grid[0], scratch)",
+        "noise[i], grid[i], scratch)",
+        "noise[i], grid[0], scratch)",
         STEP,
+    ),
+    Mutant(
+        "deletions after an insert take the first noise again",
+        PAIR + "events.py",
+        "            first = last",
+        "            first = 0",
+        ("tests/property/test_kernel.py",),
     ),
     Mutant(
         "the anchor is not rounded",

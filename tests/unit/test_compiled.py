@@ -123,8 +123,10 @@ def test_machine_code_that_cannot_be_written_is_read_nevertheless(package: Path,
 
 def test_the_kernel_is_compiled_ahead_for_the_types_that_batches_have() -> None:
     ahead.compile_kernels()
-    signatures = len(step.run.signatures)
-    pair = CertifiedPair(calibration_rows=50)
+    signatures = [f.signatures.copy() for f in (step.learn, step.forget)]
+    pair = CertifiedPair(calibration_rows=50, m=1, gamma=1e9)  # one deletion is always affordable
     pair.learn_many(np.arange(400.0).reshape(200, 2) % 7, np.where(np.arange(200) % 2, 1.0, -1.0))
 
-    assert len(step.run.signatures) == signatures
+    pair.unlearn_one(np.array([0.0, 1.0]), -1.0)
+
+    assert [f.signatures for f in (step.learn, step.forget)] == signatures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -21,6 +22,11 @@ def dense_inverse(pairs: list[tuple[Vector, Vector]], initial: float, d: int) ->
         left = np.eye(d) - rho * np.outer(v, r)
         H = left @ H @ left.T + rho * np.outer(v, v)
     return H
+
+
+@numba.njit
+def put(state: State, v: Vector, r: Vector) -> None:
+    push(state.window_v, state.window_r, state.window_vr, state.tally[0], v, r)
 
 
 def random_pairs(rng: np.random.Generator, count: int, d: int) -> list[tuple[Vector, Vector]]:
@@ -46,7 +52,7 @@ def test_the_direction_agrees_with_the_dense_inverse(tau: int, count: int, loops
     rng = np.random.default_rng(count)
     pairs, state, g = random_pairs(rng, count, d=6), empty(6, tau), rng.normal(size=6)
     for v, r in pairs:
-        push(state, v, r)
+        put(state, v, r)
     assert direction_of(state, g, loops=loops) == pytest.approx(-dense_inverse(pairs[-tau:], 2.0, 6) @ g, rel=1e-9)
 
 
@@ -56,7 +62,7 @@ def test_the_direction_of_a_pair_that_was_just_measured_is_exact(loops: bool) ->
     rng = np.random.default_rng(0)
     state, pairs = empty(4, 3), random_pairs(rng, 5, d=4)
     for v, r in pairs:
-        push(state, v, r)
+        put(state, v, r)
     v, r = pairs[-1]
     assert direction_of(state, r, loops=loops) == pytest.approx(-v, rel=1e-9)
 
@@ -64,7 +70,7 @@ def test_the_direction_of_a_pair_that_was_just_measured_is_exact(loops: bool) ->
 def test_a_full_window_forgets_its_oldest_pair() -> None:
     state = empty(2, tau=2)
     for i in (1.0, 2.0, 3.0):
-        push(state, np.array([i, 0.0]), np.array([i, 1.0]))
+        put(state, np.array([i, 0.0]), np.array([i, 1.0]))
     assert state.window_v.tolist() == [[3.0, 0.0], [2.0, 0.0]]
     assert state.window_vr.tolist() == [9.0, 4.0]
     assert (state.tally["head"][0], state.tally["pairs"][0]) == (1, 2)
@@ -73,14 +79,14 @@ def test_a_full_window_forgets_its_oldest_pair() -> None:
 @pytest.mark.parametrize("r", [[-1.0, 0.0], [0.0, 1.0], [np.nan, 0.0]])
 def test_a_pair_without_positive_curvature_is_dropped(r: list[float]) -> None:
     state = empty(2, tau=2)
-    push(state, np.array([1.0, 0.0]), np.array(r))
+    put(state, np.array([1.0, 0.0]), np.array(r))
     assert state.tally["pairs"][0] == 0
     assert not state.window_v.any()
 
 
 def test_an_emptied_window_holds_nothing_and_starts_its_block_at_theta() -> None:
     state = empty(2, tau=2)
-    push(state, np.array([1.0, 0.0]), np.array([1.0, 1.0]))
+    put(state, np.array([1.0, 0.0]), np.array([1.0, 1.0]))
     state.block_v[:], state.block_r[:], state.theta[:] = 1.0, 2.0, 3.0
     state.tally["block_rows"] = 7
     empty_window(state)

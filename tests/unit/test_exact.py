@@ -269,13 +269,53 @@ def test_the_ridge_is_not_eased_where_there_is_little_to_learn() -> None:
         assert not exact.refer(x, y.astype(float), curves=4).eased
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_regression_is_as_good_as_least_squares_where_little_is_noise(loss: str) -> None:
+    """A temperature by those of an hour and a day before, which are nearly the same: the whole ridge costs a third."""
+    rng = np.random.default_rng(0)
+    hour = np.arange(6000)
+    warm = np.sin(2 * np.pi * hour / 24) + 2.0 * np.sin(2 * np.pi * hour / 4000) + 0.02 * rng.normal(size=6000)
+    x, y = np.column_stack([hour % 24, np.roll(warm, 1), np.roll(warm, 24)])[24:], warm[24:]
+    order = rng.permutation(len(y))
+    old, new = order[:3000], order[3000:]
+
+    def error(ridge: float) -> tuple[bool, float]:
+        reference = exact.refer(x[old], y[old], loss=loss, curves=4, ridge=ridge)
+        w = exact.solve(reference, exact.sums(reference, x[old], y[old]), ridge)
+        return reference.eased, float(np.sqrt(np.mean((exact.predict(reference, w, x[new])[:, 0] - y[new]) ** 2)))
+
+    encoding = exact.refer(x[old], y[old], loss=loss, curves=4).encoding
+    X = encoding.encode(x)[0]
+    least = X[new] @ np.linalg.lstsq(X[old], y[old], rcond=None)[0]
+    squares = float(np.sqrt(np.mean((least - y[new]) ** 2)))
+    (eased, error_eased), (own, error_held) = error(exact.RIDGE), error(exact.RIDGE + 1e-9)
+    assert (eased, own) == (True, False)
+    assert error_eased < 1.1 * squares < 0.9 * error_held
+
+
+def test_the_ridge_of_a_regression_is_not_eased_for_noise() -> None:
+    x, y = np.random.default_rng(0).normal(size=(400, 20)), np.random.default_rng(1).normal(size=400)
+    for target in (y, y + x[:, 0], np.ones(400)):
+        for loss in ("squared", "huber"):
+            assert not exact.refer(x, target, loss=loss, curves=4).eased
+
+
+def test_rows_of_no_weight_do_not_ease_the_ridge_of_a_regression() -> None:
+    x, y = np.random.default_rng(0).normal(size=(400, 20)), np.random.default_rng(1).normal(size=400)
+    certain = np.arange(400) >= 200
+    y[certain] = 30.0 * x[certain, 0]
+    weight = certain.astype(np.float64)
+    assert exact.refer(x, y, weight=weight, loss="squared").eased
+    assert not exact.refer(x, y, weight=1.0 - weight, loss="squared").eased
+
+
 def test_squared_loss_is_ridge_regression() -> None:
     x, _ = rows()
     y = x @ (1.0, -2.0, 0.5, 0.0) + 3.0
     reference = exact.refer(x, y, loss="squared")
     w = exact.solve(reference, exact.sums(reference, x, y))
     X, target = reference.encoding.encode(x)[0][:, 1:] / UNIT, reference.encoding.encode_target(y) / UNIT
-    assert w[0, 1:] == pytest.approx(Ridge(alpha=exact.RIDGE).fit(X, target).coef_, abs=1e-5)
+    assert w[0, 1:] == pytest.approx(Ridge(alpha=exact.RIDGE / exact.EASE).fit(X, target).coef_, abs=1e-5)
     assert np.abs(exact.predict(reference, w, x)[:, 0] - y).mean() < 0.1
 
 
@@ -311,6 +351,54 @@ def test_the_gate_opens_with_enough_rows_for_the_effective_dimension() -> None:
     assert not rules.gate(reference, sums.nothing(reference), gamma=0.1)
     assert not rules.gate(reference, few, gamma=0.01)
     assert rules.gate(reference, many, gamma=0.1)
+
+
+@pytest.mark.parametrize(("classes", "rows", "width", "signal"), [(2, 120, 60, 0.5), (6, 200, 30, 1.0)])
+def test_a_small_and_wide_model_opens_once_it_tells_more_than_the_base_rate(
+    classes: int, rows: int, width: int, signal: float
+) -> None:
+    def gate(rows: int, signal: float, gamma: float = 0.1) -> bool:
+        rng = np.random.default_rng(0)
+        y = (np.arange(rows) % classes).astype(float)
+        x = rng.normal(size=(rows, width)) + signal * (y[:, None] == np.arange(width) % classes)
+        how: dict[str, Any] = {"loss": "classes", "labels": tuple("abcdef")} if classes > 2 else {}
+        reference = exact.refer(x, y, **how)
+        total = exact.sums(reference, x, y)
+        assert rules.effective_dimension(reference, total) > 2 * gamma * rows  # by which alone it would be closed
+        return rules.gate(reference, total, gamma)
+
+    assert gate(rows, signal)
+    assert not gate(rows, 0.0)  # noise
+    assert not gate(90, signal)  # fewer rows than the criterion is made for
+    assert not gate(rows, signal, gamma=0.09)  # who chose a gamma gets what it says
+
+
+def test_a_wide_regression_is_not_believed_for_its_small_residuals() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 300)), rng.normal(size=300)
+    reference = exact.refer(x, y, loss="squared")
+    assert not rules.gate(reference, exact.sums(reference, x, y), gamma=0.1)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "classes"])
+@pytest.mark.parametrize("bends", [True, False])
+def test_points_in_time_bend_where_the_reference_rows_say_that_it_pays(loss: str, bends: bool) -> None:
+    rng = np.random.default_rng(1)
+    x = np.column_stack([np.arange(1500.0) + 1.7e9, rng.normal(size=1500)])
+    score = x[:, 1] + (2.0 * np.abs(np.linspace(-3.0, 3.0, 1500)) - 3.0 if bends else np.linspace(-1.0, 1.0, 1500))
+    y = score + rng.logistic(size=1500)
+    how: dict[str, Any] = {"loss": loss, "curves": 4}
+    if loss == "logistic":
+        y = (y > 0).astype(float)
+    elif loss == "classes":
+        y, how["labels"] = np.digitize(y, [-1.0, 1.0]).astype(float), ("a", "b", "c")
+    chosen = exact.refer(x, y, times=[0], **how)
+    assert [len(number.knots) for number in chosen.encoding.numbers] == [4 if bends else 0, 4]
+    # The constants are those of a model in which this was never asked.
+    never = exact.refer(x, y, **how) if bends else None
+    assert never is None or never.to_bytes() == chosen.to_bytes()
+    order = rng.permutation(1500)
+    assert exact.refer(x[order], y[order], times=[0], **how).to_bytes() == chosen.to_bytes()
 
 
 def test_what_few_rows_foretell_of_the_gate_is_about_what_it_takes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -121,6 +122,44 @@ def test_a_missing_key_none_and_nan_are_the_same() -> None:
     pair.learn_many(rows, y)
     same = [{"age": 30}, {"age": 30, "spend": None}, {"age": 30, "spend": float("nan"), "plan": None}]
     assert len({pair.predict_one(row) for row in same}) == 1
+
+
+def test_points_in_time_are_numbers_and_are_unlearned_like_any_other() -> None:
+    rng = np.random.default_rng(0)
+    began = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))
+    rows = [
+        {"at": began + timedelta(hours=5 * i), "day": date(2026, 1, 1) + timedelta(i), "age": float(rng.normal())}
+        for i in range(300)
+    ]
+    rows[7]["at"] = None
+    rows[8] |= {"at": np.datetime64("NaT"), "day": np.datetime64("2026-03-01")}
+    y = rng.random(300) < np.linspace(0.1, 0.9, 300)
+    pair, never = ExactPair(), ExactPair()
+    for row, label in zip(rows, y, strict=True):
+        pair.learn_one(row, label)
+    for row, label in zip(rows[:50], y, strict=False):
+        pair.unlearn_one(row, label)
+    never.learn_many(rows[50:], y[50:])
+    assert pair.reference is not None
+    assert [len(number.knots) for number in pair.reference.encoding.numbers] == [4, 0, 0]  # age, at, day
+    assert ExactPair.from_state(pair.state()).predict_one(rows[0]) == never.predict_one(rows[0])
+    assert pair.predict_one(rows[299]) > 0.5 > pair.predict_one(rows[60])
+    # As a number of seconds it is the same row, as of UTC where there is no time zone.
+    assert pair.predict_one(rows[9] | {"day": 86400.0 * 20462}) == pair.predict_one(rows[9] | {"day": date(2026, 1, 9)})
+    with pytest.raises(InvalidRow, match="is not a number"):
+        pair.learn_one(rows[0] | {"age": date(2026, 1, 1)}, True)
+    with pytest.raises(InvalidRow, match="is not a number"):
+        ExactPair(loss="squared").learn_one(rows[0], date(2026, 1, 1))
+
+
+@pytest.mark.parametrize("times", [["b"], [1]])
+def test_who_knows_it_says_which_numbers_are_points_in_time(times: list[str | int]) -> None:
+    x, y = np.random.default_rng(0).normal(size=(300, 3)), np.arange(300) % 3 == 0
+    rows: Any = [dict(zip("abc", row, strict=True)) for row in x.tolist()] if times == ["b"] else x
+    pair = ExactPair(times=times)
+    pair.learn_many(rows, y)
+    assert pair.reference is not None
+    assert [len(number.knots) for number in pair.reference.encoding.numbers] == [4, 0, 4]
 
 
 def test_a_feature_that_comes_before_the_calibration_is_taken_up() -> None:

@@ -64,6 +64,7 @@ def referred(parts: list[Part], asked: list[tuple[str, Any]] | None = None, **ho
         {"loss": "logistic", "curves": 3, "balance": True},
         {"loss": "logistic", "weighted": True},
         {"loss": "logistic", "ridge": 0.5},
+        {"loss": "logistic", "curves": 4, "times": [0, 2]},
         {"loss": "squared", "weighted": True},
         {"loss": "huber", "curves": 2},
         {"loss": "classes", "labels": LABELS, "curves": 2},
