@@ -17,6 +17,7 @@ class MempairError(Exception):
 
     sqlstate: ClassVar[str] = "MP000"
     exit_code: ClassVar[int] = 1
+    introduced: ClassVar[bool] = True  # whether the docstring says anything that the facts do not
 
     def __init__(self, facts: str = "", *, remedy: str = "", whole: bool = False) -> None:
         """Build the message: what (the class), to which thing (`facts`), what to do (`remedy`).
@@ -26,7 +27,11 @@ class MempairError(Exception):
         self.facts = facts
         self.remedy = remedy
         self.whole = whole
-        what = "" if whole or type(self) is MempairError else inspect.cleandoc(type(self).__doc__ or "")
+        what = (
+            ""
+            if whole or not self.introduced or type(self) is MempairError
+            else inspect.cleandoc(type(self).__doc__ or "")
+        )
         super().__init__(" ".join(part for part in (what, facts, remedy) if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -39,6 +44,7 @@ class InvalidParameter(MempairError):
 
     sqlstate = "MP001"
     exit_code = 2
+    introduced = False
 
 
 class ModelNotReady(MempairError):

@@ -35,7 +35,11 @@ begin
         raise exception 'table % has no column %', source, quote_nullable(column_name)
             using errcode = 'MP005',
                   hint = case
-                      when column_name like '%,%' then 'Name every column on its own: array[''age'', ''plan''].'
+                      when column_name like '%,%' or (
+                              select bool_and(mempair.has_column(source, w)) from regexp_split_to_table(trim(column_name), '\s+') w)
+                          then 'Name every column on its own: array[''age'', ''plan''].'
+                      when column_name ~ '^".*"$' and mempair.has_column(source, trim(column_name, '"'))
+                          then format('Names are written without quotation marks here: %L.', trim(column_name, '"'))
                       when column_name = '*' then format('Name the columns that it may learn from: %s.', mempair.column_list(source))
                       when column_name ~ '[-+*/()|]' then format('An expression must be a column first: alter table %s '
                           'add column my_feature float8 generated always as (%s) stored;', source, column_name)

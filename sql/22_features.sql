@@ -206,9 +206,10 @@ begin
         if part ->> 'as' = 'cyclical' then
             moment := case when described.base = 'timestamptz'::regtype then format('timezone(''UTC'', %s::timestamptz)', reference)
                            else format('%s::%s', reference, described.base) end;
+            -- date_part makes a timestamp of a date, and no timestamp is as far as the last dates. extract leaves it one.
             return query
             select format('%s %s %s', part -> 'columns' ->> 0, u.unit, s.name),
-                   mempair.circle_expression(format('date_part(%L, %s)%s', u.field, moment, u.from_one), u.count, s.shift), false, null::integer
+                   mempair.circle_expression(format('"extract"(%L, %s)%s', u.field, moment, u.from_one), u.count, s.shift), false, null::integer
             from (values ('hour', 'hour', ' + 1', 24), ('weekday', 'isodow', '', 7), ('month', 'month', '', 12)) as u(unit, field, from_one, count),
                  (values ('sin', 0.0), ('cos', 0.25)) as s(name, shift)
             where (u.unit = 'hour' and described.base <> 'date'::regtype)

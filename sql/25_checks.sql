@@ -275,7 +275,7 @@ begin
     is_boolean := described.base = 'boolean'::regtype;
     if described.use is null or described.use = 'array' or (described.use = 'time' and model.positive is null) then
         raise exception 'target % has type %, which cannot be predicted', quote_literal(model.target), described.base
-            using errcode = 'MP004', hint = 'A target is boolean, a number, or text; or any column one of whose values is to be told from all others: positive => ''...''.';
+            using errcode = 'MP004', hint = 'A target is boolean, a number, a text or an enum; of a date or a time, one value can be told from all others: positive => ''...''. Make a generated column of another.';
     end if;
     model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic'
                                             when model.unlearner = 'exact' and described.use = 'text' then 'classes'

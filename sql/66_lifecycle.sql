@@ -107,6 +107,7 @@ begin
     from jsonb_each_text(to_jsonb(new_model)) n join jsonb_each_text(to_jsonb(old_model)) o using (key)
     where n.value is distinct from o.value;
     if changed is null then
+        raise notice 'model % has these parameters already, and nothing is changed', quote_literal(old_model.name);
         return;
     end if;
     perform mempair.refuse_to_part(old_model, changed);
@@ -124,6 +125,9 @@ begin
                 then 'altered: ' || array_to_string(changed, ' ')
             else t.retrain_requested end
     where t.id = old_model.id;
+    raise notice 'model % is changed: %', quote_literal(old_model.name), array_to_string(changed, ', ')
+        || case when (select t.retrain_requested from mempair.model t where t.id = old_model.id) like 'altered: %'
+                then '; a worker reads its table anew, and what is published serves until then' else '' end;
     if (new_model.curves, new_model.on_null) <> (old_model.curves, old_model.on_null) then
         perform mempair.write_predict(old_model.source);
     end if;

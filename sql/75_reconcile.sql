@@ -63,6 +63,7 @@ declare
     missed_deletions bigint;
     learned_twice bigint;
     triggers bigint;
+    unread bigint := 0;
 begin
     if not exists (select from pg_class c where c.oid = model.source) then
         perform mempair.mark_dropped_sources();
@@ -98,6 +99,10 @@ begin
                   and not exists (select from waiting w where w.op = 3)),
                (select count(*) - count(distinct l.row_key) from learned l)', model.id)
         into missed_inserts, missed_deletions, learned_twice;
+    if model.retrain_requested is not null then
+        unread := missed_inserts;
+        missed_inserts := 0;
+    end if;
     select count(*) into triggers from mempair.wrong_triggers(model.id, model.source);
 
     if repair and missed_inserts > 0 then
@@ -128,6 +133,7 @@ begin
     return query
         select f.finding, f.rows, f.remedy
         from (values
+            ('rows that a worker learns when it reads the table anew', unread, 'start one: mempair worker'),
             ('rows that were never captured', missed_inserts, 'enqueued'),
             ('deletions that were never captured', missed_deletions, 'served by an exact retrain'),
             ('rows that were learned twice: their deletion between was never captured', learned_twice, 'served by an exact retrain'),

@@ -61,8 +61,9 @@ select m.name as model,
                 case when refused.rows > 0.05 * (refused.rows + s.rows_learned) then format(
                     '%s of %s rows are refused: mempair.errors says why', refused.rows, refused.rows + s.rows_learned) end,
                 case when m.phase = 'calibrating' and m.reason is null then format(
-                    'begins when %s rows with a target%s are there; %s changes wait', m.calibration_rows,
-                    case m.on_null when 'skip' then ' and no missing value' else '' end, waiting.changes) end), '')) as reason,
+                    'begins when %s rows with a target%s are there; %s wait%s', m.calibration_rows,
+                    case m.on_null when 'skip' then ' and no missing value' else '' end,
+                    case waiting.changes when 1 then '1 change' else waiting.changes || ' changes' end, case waiting.changes when 1 then 's' else '' end) end), '')) as reason,
        s.epoch,
        case when m.unlearner <> 'exact' then s.clock end as clock,  -- an exact model knows no order
        s.rows_learned,

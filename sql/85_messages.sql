@@ -48,12 +48,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     where not e.is_text
 $$;
 
+-- A feature with its type.
+create or replace function mempair.told_feature(model mempair.model, feature text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case when mempair.has_column(model.source, feature)
+                then format('%I %s', feature, (mempair.describe_column(model.source, feature)).base) else feature end
+        || coalesce((select format(' of %s numbers', p.value ->> 'size') from jsonb_array_elements(model.parts) p
+                     where p.value ->> 'as' = 'array' and p.value ->> 'feature' = feature), '')
+$$;
+
 -- Every feature with its type, the share of rows where it is missing and, of a text, its levels. Shown are 20 at most.
 create or replace function mempair.announce_features(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     feature text;
     given bigint;
+    cells bigint;
     rows bigint;
     levels bigint;
     rare bigint;
@@ -62,15 +72,15 @@ declare
     example text;
     listed text[];
 begin
-    for feature, given, rows, levels, rare, kinds in execute format(
+    for feature, given, cells, rows, levels, rare, kinds in execute format(
         'select f.* from (
-         select n.name, min(n.given) as given, max(n.rows) as rows, 0 as levels, 0 as rare, max(n.kinds) as kinds
+         select n.name, sum(n.given) as given, sum(n.rows) as cells, max(n.rows) as rows, 0 as levels, 0 as rare, max(n.kinds) as kinds
          from (select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows,
                       case when min(u.value) < max(u.value) then 2 else 1 end as kinds
                from %1$s, unnest(%2$L::text[], few.x[1:%4$s]) with ordinality as u(name, value, place) group by u.name, u.place) as n
          group by n.name
          union all
-         select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen),
+         select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen), sum(v.seen),
                 count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5), count(v.value)
          from (select u.name, u.value, count(*) as seen
                from %1$s, unnest(%3$L::text[], few.c[1:%5$s]) as u(name, value) group by u.name, u.value) as v
@@ -81,12 +91,9 @@ begin
     loop
         open_levels := feature = any (model.text_features) and not coalesce(model.categories ? feature, false);
         example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
-        listed := listed || (case when mempair.has_column(model.source, feature)
-                                  then format('%I %s', feature, (mempair.describe_column(model.source, feature)).base) else feature end
-            || coalesce((select format(' of %s numbers', p.value ->> 'size') from jsonb_array_elements(model.parts) p
-                         where p.value ->> 'as' = 'array' and p.value ->> 'feature' = feature), '')
+        listed := listed || (mempair.told_feature(model, feature)
             || case when open_levels then format(' of %s level%s', levels, case when levels <> 1 then 's' else '' end) else '' end
-            || case when given < rows then format(', %s %% missing', case when rows - given < rows * 0.0005 then 'less than 0.1' else round(100.0 * (rows - given) / rows, 1)::text end) else '' end);
+            || case when given < cells then format(', %s %% missing', case when cells - given < cells * 0.0005 then 'less than 0.1' else round(100.0 * (cells - given) / cells, 1)::text end) else '' end);
         if open_levels and rare > greatest(levels, 20) then
             raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
                 quote_literal(feature), rare, rows
@@ -99,18 +106,19 @@ begin
             raise warning 'feature % is the key of the table', quote_literal(feature)
                 using hint = 'It tells rows apart, and nothing of those to come: leave it out, unless it counts something.';
         end if;
-        if given = 0 then
+        if given = 0 and rows > 1 then
             raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
                 using hint = 'It is learned once it is there; until then it tells nothing.';
-        elsif kinds = 1 and given = rows and rows >= 50 then
+        elsif kinds = 1 and given = cells and rows >= 50 then
             raise warning 'feature % has the same value in all % rows looked at', quote_literal(feature), rows
                 using hint = 'It tells nothing until rows with other values come.';
         end if;
     end loop;
-    if listed is not null then
-        raise notice 'features: %', array_to_string(listed[:20], '; ')
-            || case when cardinality(listed) > 20 then format('; and %s more', cardinality(listed) - 20) else '' end;
+    if listed is null then  -- there is no row
+        listed := array(select mempair.told_feature(model, f.name) from unnest(model.features) with ordinality f(name, place) order by f.place);
     end if;
+    raise notice 'features: %', array_to_string(listed[:20], '; ')
+        || case when cardinality(listed) > 20 then format('; and %s more', cardinality(listed) - 20) else '' end;
 end $$;
 
 -- A target that teaches nothing. A few rows may all be alike by chance, so the whole table is asked before that is said.
@@ -128,7 +136,7 @@ begin
     execute format('select count(*), count(few.y), count(distinct %s), min(few.y) from %s',
                    case when model.loss = 'classes' then format('few.c[%s]', mempair.text_count(model)) else 'few.y' end, mempair.few_rows(model))
     into rows, labelled, kinds, first;
-    if rows = 0 then
+    if rows <= 1 then  -- of one row nothing can be told
         return;
     elsif labelled = 0 then
         execute format('select exists (select from mempair.source_%s s where s.y is not null)', model.id) into varies;
@@ -251,11 +259,12 @@ begin
         raise notice '% has no row with % yet; the model begins to learn when there are %', model.source,
             case when skipped > 0 then 'a target and no missing value' else 'a target' end, model.calibration_rows;
     else
-        raise notice '% rows of % wait to be learned', case labelled when most then 'more than ' else '' end || labelled, model.source;
+        raise notice '% of % to be learned', case labelled when 1 then '1 row' when most then format('more than %s rows', labelled) else labelled || ' rows' end,
+            model.source || case labelled when 1 then ' waits' else ' wait' end;
     end if;
     if backfill and labelled between 1 and model.calibration_rows - 1 then
-        raise warning 'model % begins to learn when % rows with a target are there; now there are %', quote_literal(model.name),
-            model.calibration_rows, labelled
+        raise warning 'model % begins to learn when % rows with a target are there; now there %', quote_literal(model.name),
+            model.calibration_rows, case labelled when 1 then 'is 1' else 'are ' || labelled end
             using hint = 'Until then mempair_predict is an error and mempair_try_predict gives NULL; a smaller calibration_rows (10 or more) begins earlier.';
     end if;
     if backfill and skipped > 0 then

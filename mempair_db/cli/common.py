@@ -57,9 +57,16 @@ def _default_dsn(command: Any, dsn: str) -> dict[str, Any]:
     return {"dsn": dsn} if names is None else {name: _default_dsn(each, dsn) for name, each in names.items()}
 
 
-def group(name: str, about: str) -> typer.Typer:
-    """Add a group of commands."""
+def _for_group(context: typer.Context, dsn: Dsn = None) -> None:
+    if dsn is not None:
+        context.default_map = _default_dsn(context.command, dsn)
+
+
+def group(name: str, about: str, *, speaks: bool = False) -> typer.Typer:
+    """Add a group of commands; those that speak to a database take `--dsn` before the last word, too."""
     commands = typer.Typer(no_args_is_help=True, help=about)
+    if speaks:
+        commands.callback()(_for_group)
     app.add_typer(commands, name=name)
     return commands
 

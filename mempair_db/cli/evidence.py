@@ -15,7 +15,7 @@ from mempair_db.ledger import checkpoints, keys, notes
 from mempair_db.ledger.keys import PublicKey
 from mempair_db.ledger.verify import Verdict
 
-odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.")
+odometer_app = group("odometer", "The ledger of what was learned, forgotten and spent.", speaks=True)
 keys_app = group("keys", "The key that signs checkpoints and receipts. It never enters the database.")
 
 KeyFile = Annotated[

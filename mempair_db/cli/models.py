@@ -14,7 +14,7 @@ from mempair_db.embedded import server
 from mempair_db.errors import InvalidParameter
 from mempair_db.pages import shape
 
-model_app = group("model", "Declare, list, describe, change, pause and drop models.")
+model_app = group("model", "Declare, list, describe, change, pause and drop models.", speaks=True)
 
 Certified = "certified models: "
 Positive = Annotated[str | None, typer.Option(help="The target's value that counts as yes, if it is not boolean.")]
@@ -45,7 +45,7 @@ def model_create(
     features: Annotated[
         str,
         typer.Option(
-            help="Columns to predict from, separated by commas; also 'at:cyclical', 'city:hash:256', 'a * b'."
+            help="Columns to predict from, separated by commas, or JSON; also 'at:cyclical', 'city:hash:256', 'a * b'."
         ),
     ],
     positive: Positive = None,
@@ -91,7 +91,7 @@ def model_create(
         "model_name": name,
         "source": table,
         "target": target,
-        "features": _listed(features),
+        "features": features,
         "positive": positive,
         "unlearner": unlearner,
         "ridge": ridge,
@@ -165,9 +165,6 @@ def model_alter(
     with connect(server.ensure(dsn)) as connection:
         connection.add_notice_handler(_hear)
         connection.execute(query("alter_model"), parameters)
-    (described,) = rows(dsn, "describe_model", name=name)
-    waits = f"; it is {described['status']}: {described['reason']}" if described["reason"] else ""
-    say(f"Model {name} is changed{waits}.")
 
 
 @model_app.command("describe")

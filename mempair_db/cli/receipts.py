@@ -56,7 +56,11 @@ def issue(
     """Print the signed receipt of a deletion."""
     if unsigned and (consume or form is Format.html):
         raise errors.InvalidParameter("--unsigned goes with neither --consume nor --format html.")
-    signer = None if unsigned else keys.load(key or keys.default_path())
+    try:
+        signer = None if unsigned else keys.load(key or keys.default_path())
+    except errors.InvalidKey as error:
+        remedy = f"{error.remedy} Or go without a signature: --unsigned."
+        raise errors.InvalidKey(error.facts, remedy=remedy) from error
     with connect(server.ensure(dsn)) as connection:
         if signer is None:
             row = connection.execute(query("receipt"), {"name": name, "key": key_value}).fetchone()

@@ -17,7 +17,7 @@ from mempair_db.embedded import server
 
 @app.command()
 def web(
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8787,
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8787,
     host: Annotated[str, typer.Option(help="The address to serve on.")] = "127.0.0.1",
     allow_actions: Annotated[
         bool, typer.Option("--allow-actions", help="Let pages pause, resume, retrain, verify and sign.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from psycopg.errors import InsufficientPrivilege
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
@@ -22,7 +23,9 @@ def worker(
     once: Annotated[bool, typer.Option("--once", help="Apply what is waiting, then end.")] = False,
     model: Annotated[str | None, typer.Option(help="Work on one model only.")] = None,
     idle: Annotated[float, typer.Option(help="Longest pause between looks, in seconds.")] = 0.2,
-    metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus metrics on this port.", min=0, max=65535)
+    ] = None,
     metrics_host: Annotated[str, typer.Option(help="The address to serve them on.")] = "127.0.0.1",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")] = False,
     dsn: Dsn = None,
@@ -67,12 +70,24 @@ def status(
     """Show every model: where it stands, what waits, what is spent."""
     address = server.ensure(dsn)
     if not watch:
-        show(rows(address, "status" if as_json else "status_short"), as_json)
-        return
-    with Live(console=out, screen=False, auto_refresh=False) as live:
-        while True:
-            live.update(table(rows(address, "status_short")), refresh=True)
-            time.sleep(1.0)
+        found = rows(address, "status" if as_json else "status_short")
+        if as_json or not found or not out.is_terminal:
+            show(found, as_json)
+        else:
+            out.print(_standing(found))
+    else:
+        with Live(console=out, screen=False, auto_refresh=False) as live:
+            while True:
+                live.update(_standing(rows(address, "status_short")), refresh=True)
+                time.sleep(1.0)
+
+
+def _standing(models: list[dict[str, Any]]) -> Group:
+    """Return the models as a table that fits a terminal: why they stand where they stand is below it."""
+    told = {"reason", *(name for name in ("to forget", "since") if not any(model[name] for model in models))}
+    reasons = [Text(f"{model['model']}: {model['reason']}") for model in models if model["reason"]]
+    short = [{name: value for name, value in model.items() if name not in told} for model in models]
+    return Group(table(short), *reasons)
 
 
 @app.command()

@@ -81,7 +81,7 @@ def load(
         unusable = set(wanted) - {*numbers, *texts}
         if features and unusable:
             name = min(unusable)
-            raise InvalidParameter(f"column {name!r} has type {kinds[name]}.", remedy="Use numbers, times and texts.")
+            raise InvalidParameter(f"Column {name!r} has type {kinds[name]}.", remedy="Use numbers, times and texts.")
         regression = positive is None and _is_number(kinds[target]) and not _is_binary(duck, target)
         return _table(duck, target, kinds, numbers, texts, positive, regression, on_null == "impute")
 
@@ -95,7 +95,7 @@ def _open(duck: duckdb.DuckDBPyConnection, source: str, dsn: str | None, limit: 
         duck.execute(f"create table given as select * from {reader} limit {int(limit)}", [source])  # noqa: S608
         return
     if dsn is None or file.suffix.lower() in READERS:
-        raise InvalidParameter(f"there is no file {source}.", remedy="Name a file, or a table of the database.")
+        raise InvalidParameter(f"There is no file {source}.", remedy="Name a file, or a table of the database.")
     name = _relation(dsn, source)
     with dbapi.connect(dsn) as connection, connection.cursor() as cursor:
         cursor.execute(f"select * from {name} limit {int(limit)}")  # noqa: S608
@@ -116,7 +116,7 @@ def _relation(dsn: str, source: str) -> str:
             if found is not None:
                 return str(found)
     raise InvalidParameter(
-        f"there is neither a file nor a table {source}.",
+        f"There is neither a file nor a table {source}.",
         remedy="Name a CSV or Parquet file, or a table of the database.",
     )
 
@@ -202,7 +202,7 @@ def _positive(duck: duckdb.DuckDBPyConnection, target: str) -> str:
     values = _values(duck, target)
     if len(values) != 2:
         raise InvalidParameter(
-            f"column {target!r} has {'one value' if len(values) == 1 else 'more than two values'}.",
+            f"Column {target!r} has {'one value' if len(values) == 1 else 'more than two values'}.",
             remedy="Name the one to predict with --positive.",
         )
     return values[-1]

@@ -43,9 +43,13 @@ def unusable(rows: Payloads, impute: bool, regression: bool, infinite: bool, wei
                 reasons[i] = f"text {list(values).index(None) + 1} is missing"
     good = usable_target(rows.y) if regression else np.abs(rows.y) == 1.0
     for i in np.flatnonzero(~good).tolist():
-        reasons[i] = f"target beyond {MOST_SPREAD:.0e}" if np.isfinite(rows.y[i]) else "unusable target"
+        reasons[i] = f"target beyond {MOST_SPREAD:.0e}" if np.isfinite(rows.y[i]) else "infinite target"
     if weighted:
         for i in np.flatnonzero(rows.x[:, -1] < 0.0).tolist():
             mark = rows.x[i, -1]
-            reasons[i] = "unusable weight" if mark == NO_WEIGHT else f"array {int(NO_WEIGHT - mark)} has another length"
+            reasons[i] = (
+                "weight missing, negative or infinite"
+                if mark == NO_WEIGHT
+                else f"array {int(NO_WEIGHT - mark)} has another length"
+            )
     return reasons

@@ -9,7 +9,7 @@ select pg_catalog.to_regnamespace('mempair') is not null,
 -- cli_create_model --
 select mempair.create_model(
     model_name => %(model_name)s, source => %(source)s::text::regclass, target => %(target)s,
-    features => %(features)s::text[], positive => %(positive)s, epsilon => %(epsilon)s, delta => %(delta)s,
+    features => mempair.feature_list(%(features)s), positive => %(positive)s, epsilon => %(epsilon)s, delta => %(delta)s,
     gamma => %(gamma)s, key => %(key)s::text[], lambda => %(lambda)s, m => %(m)s, tau => %(tau)s, kappa => %(kappa)s,
     clip => %(clip)s, calibration_rows => %(calibration_rows)s, categories => %(categories)s::jsonb,
     on_null => %(on_null)s, on_exhausted => %(on_exhausted)s, unlearner => %(unlearner)s, loss => %(loss)s,
@@ -29,6 +29,7 @@ select mempair.alter_model(
 -- cli_describe_model --
 select m.name as model, m.source::text as source, array_to_string(m.key_columns, ', ') as key, m.target, m.positive, m.loss,
        array_to_string(m.numeric_features, ', ') as numbers, array_to_string(m.text_features, ', ') as texts, m.unlearner,
+       m.weight, m.class_weight, case when m.loss = 'huber' then m.clip end as clip,
        case when m.unlearner = 'exact' then m.ridge end as ridge, nullif(m.curves, 0) as curves, m.epsilon, m.delta, m.lambda, m.m,
        m.tau, m.kappa, m.gamma, m.calibration_rows, m.categories::text as categories, m.on_null,
        case when m.unlearner <> 'exact' then m.on_exhausted end as on_exhausted,

@@ -290,6 +290,8 @@ WILD_ELSEWHERE = [
     ("b", "-1e-16000"),
     ("d", "infinity"),
     ("d", "4713-01-01 BC"),
+    ("d", "5874897-12-31"),
+    ("m", "24:00:00"),
     ("t", "-infinity"),
     ("t", "294276-12-31"),
     ("i", "178000000 years"),
@@ -300,8 +302,9 @@ WILD_ELSEWHERE = [
 def test_wild_values_never_break_a_statement(connection: psycopg.Connection) -> None:
     connection.execute("""
         create table wild (id int generated always as identity primary key, a float8, b numeric, d date,
-                           t timestamptz, i interval, c text, y float8);
-        select mempair.create_model('wild', 'wild', target => 'y', features => '{a,b,d,t,i,c}');
+                           t timestamptz, m time, i interval, c text, y float8);
+        select mempair.create_model('wild', 'wild', target => 'y',
+                                    features => 'a,b,d,t,i,c,d:cyclical,t:cyclical,m:cyclical,a * b,c:hash:8');
     """)
     for value in WILD:
         connection.execute(f"insert into wild (a, y) values ({value}, {value})")
@@ -310,7 +313,7 @@ def test_wild_values_never_break_a_statement(connection: psycopg.Connection) -> 
     connection.execute("update wild set a = 1, b = 2")
     connection.execute("delete from wild")
     captured = connection.execute("select op, sum(rows) from mempair.change_2_a group by op order by op").fetchall()
-    assert captured == [(1, 28), (2, 28)]
+    assert captured == [(1, 32), (2, 32)]
 
 
 def test_a_role_that_may_only_insert_can_insert(

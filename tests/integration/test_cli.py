@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from rich.console import Console
 from typer.main import get_command
 
 from mempair_db import Client, __version__
-from mempair_db.cli import app
+from mempair_db.cli import app, work
 from mempair_db.worker.loop import Worker
 from tests.conftest import Run
 
@@ -150,6 +152,8 @@ def test_restored_names_the_erasures_that_an_older_copy_misses(mempair: Run, cus
 
 def test_the_dsn_may_stand_before_the_command(mempair: Run, customers: str, empty_database: str) -> None:
     assert mempair("--dsn", customers, "status")[0] == 0
+    assert mempair("model", "--dsn", customers, "list")[0] == 0
+    assert mempair("--dsn", empty_database, "model", "--dsn", customers, "list")[0] == 0
     assert mempair("--dsn", customers, "model", "list", "--json")[1] == "[]\n"
     assert mempair("--dsn", customers, "status", "--dsn", empty_database)[0] == 3
 
@@ -193,7 +197,7 @@ def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, cu
     assert "epsilon" not in described
     assert re.search(r"^ *unlearner +exact", mempair("model", "describe", "exact", "--dsn", customers)[1], re.MULTILINE)
     code, _, err = mempair("model", "alter", "exact", "--unlearner", "passive", "--curves", "0", "--dsn", customers)
-    assert (code, "it is retraining" in err) == (0, True)
+    assert (code, "a worker reads its table anew" in err) == (0, True)
     (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
     assert (described["unlearner"], described["epsilon"]) == ("passive", 1.0)
 
@@ -307,3 +311,24 @@ def worker_process(dsn: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "mempair_db", "worker", "--dsn", dsn], stderr=subprocess.PIPE, text=True
     )
+
+
+def test_features_can_be_json(mempair: Run, customers: str) -> None:
+    options = ("--target", "churned", "--features", '{"age": null, "plan": "hash:8"}')
+    code, _, err = mempair("--dsn", customers, "model", "create", "m", "customers", *options)
+    assert code == 0, err
+    assert "features: age integer; plan:hash:8" in err
+
+
+def test_a_terminal_shows_whole_words_where_the_reasons_are_long(
+    customers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(customers) as connection:
+        connection.execute("select mempair.create_model('churn', 'customers', target => 'churned', features => 'age')")
+    printed = io.StringIO()
+    monkeypatch.setattr(work, "out", Console(file=printed, force_terminal=True, width=80, color_system=None))
+    work.status(dsn=customers, watch=False, as_json=False)
+    lines = [line.rstrip() for line in printed.getvalue().splitlines()]
+    assert "calibrating" in lines[1]
+    assert "from about 100" in lines[1]
+    assert "churn: waits for a worker to read the table: the rows that were there" in lines

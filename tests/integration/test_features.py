@@ -90,7 +90,7 @@ def test_what_cannot_be_learned_is_refused_with_its_reason_and_no_insert_fails(v
     visits.work()
     refused = dict(visits.execute("select row_key, reason from mempair.rejected"))
     assert refused == dict.fromkeys(("2001", "2002", "2003"), "feature 'small' has another length") | dict.fromkeys(
-        ("2004", "2005", "2006"), "unusable weight"
+        ("2004", "2005", "2006"), "weight missing, negative or infinite"
     )
     assert visits.one("select rows_learned from mempair.state") == before + 2
     visits("delete from visits where id > 2000")

@@ -130,6 +130,12 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "NOTICE",
         "features: v double precision[] of 3 numbers; age integer",
     ),
+    "an array with a hole": (
+        "alter table people add v float8[]; update people set v = array[id, null, case when id % 2 = 0 then 3 end]",
+        {"features": "'v, age'"},
+        "NOTICE",
+        "features: v double precision[] of 3 numbers, 50.0 % missing; age integer",
+    ),
     "an array that is never there": (
         "alter table people add v float8[]",
         {"features": "'age, v:3'"},
@@ -191,6 +197,20 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "Name fewer features, or accept a larger loss: with gamma => 0.52 about 252 rows are enough.",
     ),
     "no rows": ("truncate people", {}, "NOTICE", "public.people has no row with a target yet"),
+    "no rows, and yet what is learned": ("truncate people", {}, "NOTICE", "features: age integer; plan text"),
+    "one row": ("delete from people where id > 1", {}, "NOTICE", "1 row of public.people waits to be learned"),
+    "what was altered": (
+        LEARNED,
+        "work; select mempair.alter_model('m', gamma => 0.2)",
+        "NOTICE",
+        "'m' is changed: gamma=0.2; a worker reads its table anew, and what is published serves until then",
+    ),
+    "nothing was altered": (
+        LEARNED,
+        "select mempair.alter_model('m', gamma => 0.1)",
+        "NOTICE",
+        "'m' has these parameters already, and nothing is changed",
+    ),
     "a Unicode column": ("", {"features": "array['Ünïcödé x']"}, "NOTICE", '"Ünïcödé x" double precision'),
     "quoted names": (QUOTED, {"name": "'it''s'", "source": """'"Pe""ople"'"""}, "NOTICE", PASTED),
     "a receipt of a row that is there": (LEARNED, "work; select mempair.receipt('m', 42)", "NOTICE", NOT_DELETED),
@@ -277,7 +297,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "alter table people add born date",
         {"target": "'born'"},
         "has type date, which cannot be predicted",
-        "one of whose values is to be told from all others",
+        "of a date or a time, one value can be told from all others: positive => '...'",
     ),
     "too many curves": ("", {"curves": "99"}, "curves cannot be 99", "from 0 to 16"),
     "an empty name": ("", {"name": "''"}, "model_name cannot be ''", "1 to 63 characters"),
@@ -450,6 +470,19 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "capitals": ("", {"features": "array['Age']"}, "no column 'Age'", "Did you mean 'age'?"),
     "an expression": ("", {"features": "array['age*2']"}, "no column 'age*2'", "generated always as (age*2) stored"),
     "two in one": ("", {"features": "array['age,plan']"}, "no column 'age,plan'", "array['age', 'plan']"),
+    "two columns and a space": ("", {"features": "'age plan'"}, "no column 'age plan'", "array['age', 'plan']"),
+    "a name in quotation marks": (
+        "",
+        {"features": """'"Ünïcödé x"'"""},
+        """no column '"Ünïcödé x"'""",
+        "without quotation marks here: 'Ünïcödé x'.",
+    ),
+    "a type that has no values to tell apart": (
+        "alter table people add j jsonb",
+        {"target": "'j'", "positive": "'{}'"},
+        "'j' has type jsonb, which cannot be predicted",
+        "Make a generated column of another.",
+    ),
     "no such table": ("", {"source": "'peple'"}, 'relation "peple" does not exist', ""),
     "no primary key": (
         "alter table people drop constraint people_pkey",
@@ -730,6 +763,15 @@ def test_a_model_that_nobody_has_read_a_row_for_yet_is_not_called_retraining(roo
     assert status(room) == ("calibrating", "waits for a worker to read the table: the rows that were there")
 
 
+def test_rows_that_a_worker_has_not_read_yet_did_not_escape_capture(room: Room) -> None:
+    room.create()
+    found = "select finding, rows, remedy from mempair.reconcile('m')"
+    waits = ("rows that a worker learns when it reads the table anew", 3000, "start one: mempair worker")
+    assert room.sql.execute(found).fetchall() == [waits]
+    room.work()
+    assert room.sql.execute(found).fetchall() == []
+
+
 def test_a_reason_goes_with_its_cause(room: Room) -> None:
     room.create(target="'same'")
     room.work()
@@ -802,6 +844,15 @@ COMMANDS: dict[str, tuple[str, int, str, str]] = {  # {…}: what `test_a_comman
         "0 takes a fr",
     ),
     "a taken port of the page": ("web|--port|{port}", 2, "{port}: Address already in use", "Choose another --port"),
+    "a port that is none": ("web|--port|99999999", 2, "should be less than or equal to 65535", ""),
+    "a metrics port that is none": ("worker|--metrics-port|-1", 2, "should be greater than or equal to", ""),
+    "a receipt without a key to sign it": ("receipt|m|42|--key|{file}/key", 2, "{file}/key: ", "--unsigned."),
+    "a file that is not there": (
+        "simulate|{file}.csv|--target|y",
+        2,
+        "error There is no file",
+        "Name a file, or a tab",
+    ),
     "an unwritable folder": ("export|--out|{file}/out", 1, "Not a directory", "{file}/out"),
     "an unwritable key": ("keys|new|--key|{file}/key", 2, "It is no folder: {file}.", "Choose another file with --key"),
     "a model nobody made": (
