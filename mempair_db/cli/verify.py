@@ -28,8 +28,8 @@ def verify(
 ) -> None:
     """Compute a model anew from its table and compare constants, sums, weights and keys; exit code 5 if one differs.
 
-    Reads one snapshot of the table on several connections, and locks nothing. With --repair the code is 0: the next
-    worker reads the table anew, which puts everything right.
+    Reads one snapshot of the table on several connections, and locks no more than a SELECT. With --repair the code is
+    0: the next worker reads the table anew, which puts everything right.
     """
     from mempair_db.offline.progress import shown_on  # noqa: PLC0415 - commands that do not verify need none of it
     from mempair_db.verify.checks import verify as compute  # noqa: PLC0415

@@ -5,7 +5,7 @@
     served      what a shard serves follows from the sums of all
     constants   follow from the reference rows of all shards
 
-Dask's tasks read ranges of blocks, each shard under one snapshot; nothing is locked.
+Dask's tasks read ranges of blocks, each shard under one snapshot; no more is locked than by a SELECT.
 """
 
 from __future__ import annotations

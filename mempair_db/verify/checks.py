@@ -72,7 +72,7 @@ class Report:
 
 
 def verify(dsn: str, model_id: int, bars: Bars = silent) -> Report:
-    """Compute the model anew from its table and compare; nothing is locked or changed."""
+    """Compute the model anew from its table and compare; nothing is changed, and readers and writers go on."""
     with _reading(dsn) as connection:
         return look(connection, model_id, dsn, bars)
 

@@ -1,4 +1,4 @@
--- What `mempair verify` reads beside the worker's own queries. Nothing is locked.
+-- What `mempair verify` reads beside the worker's own queries. Locked is no more than by a SELECT.
 
 -- verify_published --
 -- What is served, with the names of the features.
