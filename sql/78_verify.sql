@@ -222,7 +222,7 @@ begin
     return found;
 end $$;
 
--- Compute an exact model anew from its table and compare: one row per check. Reads one snapshot, locks nothing.
+-- Compute an exact model anew from its table and compare: one row per check. Reads one snapshot, locks what a SELECT does.
 -- What SQL cannot do, `mempair verify` does: compare fingerprints, and name the row that explains a difference.
 create or replace function mempair.verify_model(model_name text) returns table ("check" text, fine boolean, detail text)
 language plpgsql stable set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -260,6 +260,10 @@ begin
             model.numeric_features, model.text_features)).names) or cardinality(stored) is distinct from cardinality(names) then
         return query select 'constants', false, 'constants and sums do not fit together: mempair.retrain reads the table anew';
         return;
+    end if;
+    if cardinality(stored) > 10000 then
+        raise notice 'model % has % sums; SQL adds them up one by one, which may take minutes', quote_literal(model.name), cardinality(stored)
+            using hint = format('The same check in seconds, from the command line: mempair verify %s', quote_ident(model.name));
     end if;
     computed := mempair.computed_sums(model);
     select count(*), string_agg(format('%s: %s', l.name, l.difference), ', ' order by l.place) filter (where l.rank <= 5)

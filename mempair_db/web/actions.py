@@ -19,7 +19,7 @@ ACTIONS: Final = {
     "pause": ("Pause", "It stops learning and forgetting. Changes are captured all the same, and deletions wait."),
     "resume": ("Resume", "It goes on where it was, with everything that was captured meanwhile."),
     "retrain": ("Retrain", "The next worker reads the whole table anew and begins a new epoch. It predicts meanwhile."),
-    "verify": ("Verify", "The model is computed anew from its table and compared. Nothing is changed, and nobody waits."),
+    "verify": ("Verify", "The model is computed anew from its table and compared. Nothing changes, and nobody waits."),
     "checkpoint": ("Sign a checkpoint of", "This server's key signs the ledger as it is now; the file stays here."),
 }
 DONE: Final = {

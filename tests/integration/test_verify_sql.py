@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -471,6 +472,24 @@ def test_a_wide_model_is_verified_in_duckdb_by_a_short_script(world: World, tmp_
         assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
         sums = duck.execute("select max(place) from sums group by model_id order by 1").fetchall()
     assert all(count > 30_000 for (count,) in sums)
+
+
+def test_who_verifies_a_wide_model_in_sql_is_told_what_is_faster(world: World) -> None:
+    world(
+        "create table t (id integer primary key, city text, label boolean)",
+        "insert into t select i, md5((i % 700)::text), i % 7 < 3 from generate_series(1, 200) i",
+        "select mempair.create_model('wide', 't', target => 'label', features => 'city:hash:256')",
+        "select mempair.create_model('narrow', 't', target => 'label', features => 'city')",
+    )
+    world.work()
+    said: list[str] = []
+    world.sql.add_notice_handler(lambda notice: said.append(f"{notice.message_primary} {notice.message_hint}"))
+    world("select * from mempair.verify_model('narrow')")
+    assert said == []
+    world("set statement_timeout = '20 s'")  # what it takes is not the question
+    with contextlib.suppress(psycopg.errors.QueryCanceled):
+        world("select * from mempair.verify_model('wide')")
+    assert [("may take minutes" in one, one.endswith("mempair verify wide")) for one in said] == [(True, True)]
 
 
 def test_points_in_time_that_do_not_bend_are_seen_in_sql_and_in_duckdb(
