@@ -14,6 +14,7 @@ from mempair_db.pair import exact
 from mempair_db.pair.encode import Matrix, Vector, curves_for
 
 PLANS = ("basic", "plus", "pro")
+TIMES = (1,)  # among the numbers, the day of signing up
 
 
 class Fresh(NamedTuple):
@@ -27,7 +28,7 @@ class Fresh(NamedTuple):
 def fresh(rows: Sequence[Customer]) -> Fresh:
     """Compute it with all the rows as its reference rows, as up to 10,000 rows are."""
     x, c, y = numbers(rows), [(row.plan,) for row in rows], labels(rows)
-    reference = exact.refer(x, y, c, curves=curves_for(x.shape[1]))
+    reference = exact.refer(x, y, c, curves=curves_for(x.shape[1]), times=TIMES)
     total = exact.sums(reference, x, y, c)
     scores = exact.predict(reference, exact.solve(reference, total), x, c)
     return Fresh(reference.to_bytes(), total.to_bytes(), scores.reshape(len(rows)))
