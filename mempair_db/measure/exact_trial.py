@@ -88,6 +88,7 @@ def _try(simulator: Simulator, table: Table, scenario: Scenario, rng: np.random.
         return Trial(scenario.pattern, len(chosen), width, refused)
     left = _Left(table, train)
     pair, before = _taught(simulator, table, left)
+    width = width if pair.reference is None else pair.reference.d  # points in time may not bend
     deletion = _delete(pair, left, chosen)
     equal = pair.verify(*left.rows())
     after = _judged(simulator, table, pair)

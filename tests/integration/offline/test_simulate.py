@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from mempair_db.measure.scores import Targets
 from mempair_db.measure.simulate import PATTERNS, Scenario, Simulator, scenarios, simulate
 from mempair_db.offline.table import Table, load
 from mempair_db.pages.advice import render
+from mempair_db.pair import exact
 from mempair_db.pair.exact_model import ExactPair
 from mempair_db.pair.model import CertifiedPair
 from mempair_db.pair.odometer import Odometer
@@ -184,7 +186,7 @@ def test_after_the_deletions_exact_predicts_as_if_the_rows_had_never_come(table:
     gone = simulator.train[simulator.month(Scenario(a_day=5.0), np.random.default_rng(0))]
     left = np.setdiff1d(simulator.train, gone)
     assert len(left) == len(simulator.train) - 150
-    never = ExactPair()
+    never = ExactPair(times=table.times)
     never.learn_many(table.x[left], table.y[left], [table.c[i] for i in left])
     predicted = never.predict_many(table.x[simulator.test], [table.c[i] for i in simulator.test])
     assert trial.measured is not None
@@ -224,17 +226,23 @@ def test_an_exact_regression_is_judged_by_the_variance_it_explains() -> None:
 
 
 @pytest.mark.parametrize("regression", [True, False])
-def test_a_text_that_decides_is_advised_a_smaller_ridge_unless_the_default_is_eased(regression: bool) -> None:
+@pytest.mark.parametrize("eased", [True, False])
+def test_a_text_that_decides_is_advised_a_smaller_ridge_unless_the_default_is_eased(
+    monkeypatch: pytest.MonkeyPatch, eased: bool, regression: bool
+) -> None:
+    if not eased:
+        monkeypatch.setattr(exact, "HELD_BACK", math.inf)
+        monkeypatch.setattr(exact, "SQUARES_HELD_BACK", math.inf)
     rng = np.random.default_rng(7)
     breeds = rng.integers(0, 60, size=3_000)
     y = rng.normal(size=60)[breeds] if regression else np.where(breeds % 3 == 0, 1.0, -1.0)
     age = rng.normal(size=(3_000, 1))
     pets = Table(age, [(f"b{b}",) for b in breeds.tolist()], y, ["age"], ["breed"], regression, 0)
     wanted = scenarios(lam=[0.1], gamma=[0.3])
-    exact = trials(pets, wanted)
-    advised = "unlearner => 'exact', ridge => 1" if regression else "unlearner => 'exact'"
-    assert advise(simulate(pets, wanted, draws=2), 0.01, exact).sql() == advised
-    assert exact[0].row()["ridge"] == (1.0 if regression else 10.0)
+    tried = trials(pets, wanted)
+    advised = "unlearner => 'exact'" if eased else "unlearner => 'exact', ridge => 1"
+    assert advise(simulate(pets, wanted, draws=2), 0.01, tried).sql() == advised
+    assert tried[0].row()["ridge"] == (10.0 if eased else 1.0)
 
 
 def test_published_models_get_passive(table: Table) -> None:
