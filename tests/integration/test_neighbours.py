@@ -73,11 +73,11 @@ def test_a_model_that_is_paused_while_the_worker_is_busy_with_another_is_left_al
     world.work()
     with psycopg.connect(world.dsn) as busy:
         # The worker waits for this lock in the retrain of the first, and has looked at all models before.
-        busy.execute("lock table first in access exclusive mode")
+        busy.execute("lock table mempair.reference_row in access exclusive mode")
         world("select mempair.retrain('first')", "delete from second where id <= 10")
         worker = threading.Thread(target=Worker(world.dsn).run_once)
         worker.start()
-        waits = "select count(*) from pg_locks where not granted and relation = 'first'::regclass"
+        waits = "select count(*) from pg_locks where not granted and relation = 'mempair.reference_row'::regclass"
         deadline = time.monotonic() + 30
         while not world.one(waits) and time.monotonic() < deadline:
             time.sleep(0.02)
