@@ -180,10 +180,11 @@ class Model:
             self.promise = dict(self.declared)
 
 
-def hold(connection: psycopg.Connection[Any], model_id: int, name: str = "hold_table") -> None:
-    """Keep a model's table as it is while this transaction reads it: its first statement, before it has a snapshot."""
+def hold(connection: psycopg.Connection[Any], model_id: int, *, queue: bool = False) -> None:
+    """Keep a model's table, and perhaps its queue, as it is while this transaction reads: before it has a snapshot."""
     places = {half: sql.Identifier("mempair", f"change_{model_id}_{half}") for half in ("a", "b")}
-    connection.execute(sql.SQL(query(name)).format(rows=sql.Identifier("mempair", f"source_{model_id}"), **places))
+    statement = query("hold_all") if queue else query("hold_table")
+    connection.execute(sql.SQL(statement).format(rows=sql.Identifier("mempair", f"source_{model_id}"), **places))
 
 
 def lease(connection: psycopg.Connection[Any], model_id: int, *, load: bool = True) -> Model | None:

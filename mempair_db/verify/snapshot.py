@@ -140,7 +140,7 @@ def take(connection: psycopg.Connection[Any], model_id: int) -> Snapshot | None:
     Workers and writers go on.
     """
     try:
-        models.hold(connection, model_id, "hold_all")
+        models.hold(connection, model_id, queue=True)
     except psycopg.errors.UndefinedTable:
         return None
     connection.execute(query("own_limits"))

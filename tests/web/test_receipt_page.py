@@ -95,7 +95,7 @@ def forgeries(document: dict[str, Any], key: keys.SigningKey, other: keys.Signin
             signed(changed(lambda d: d["deletions"][0].update(executed="2020-01-01T00:00:00.000000Z"))),
             "another word on when it was done",
         ),
-        "signed kind": (signed(changed(lambda d: d["deletions"][0].update(kind="retrained"))), "another word on what"),
+        "signed kind": (signed(changed(lambda d: d["deletions"][0].update(kind="cancelled"))), "another word on what"),
         "signed epsilon": (
             signed(changed(lambda d: d["deletions"][0].update(delta="1e-6"))),
             "another word on an epsilon",
