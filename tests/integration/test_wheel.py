@@ -52,7 +52,9 @@ def require_wheels(folder: Path, python: str, machine: str, *wanted: str) -> Non
     platforms = [word for glibc in ("2_17", "2_27", "2_28") for word in ("--platform", f"manylinux_{glibc}_{machine}")]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
     command += ["--target", str(folder), "--only-binary=:all:", "--python-version", python, *platforms, *wanted]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    # What CI pins is for the Python that runs here.
+    environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 
 
