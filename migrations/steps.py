@@ -21,6 +21,8 @@ KEEP_PATH = "select pg_catalog.set_config('mempair.search_path', pg_catalog.curr
 RESTORE_PATH = "select pg_catalog.set_config('search_path', pg_catalog.current_setting('mempair.search_path'), true);"
 # In a migration context: nothing of ours is missing any more.
 WHOLE = "mempair_is_whole"
+# The same: nobody writes.
+STILL = "mempair_is_still"
 # As Alembic would make it.
 VERSION_TABLE = """
 create table if not exists mempair.alembic_version (
@@ -37,7 +39,9 @@ def upgrade(script: Path) -> None:
     """
     newest = revisions()[-1]
     if _in_our_environment():
-        steps = [_tables(script), *([functions()] if script.name == newest.name else [])]
+        steps = [] if context.get_context().opts.get(STILL) else [still()]
+        context.get_context().opts[STILL] = True
+        steps += [_tables(script), *([functions()] if script.name == newest.name else [])]
     elif context.get_context().opts.get(WHOLE):
         steps = []
     else:
@@ -45,7 +49,7 @@ def upgrade(script: Path) -> None:
         found = _found()
         missing = [each for each in revisions() if revision_of(each) > found and each.name >= script.name]
         record = sql.SQL("insert into mempair.alembic_version values ({});").format(revision_of(newest))
-        steps = [KEEP_PATH, before(), *map(_tables, missing)]
+        steps = [KEEP_PATH, before(), *([still()] if missing else []), *map(_tables, missing)]
         steps += [VERSION_TABLE, record.as_string(None)] if missing else []
         steps += [functions(), RESTORE_PATH]
     for step in steps:
@@ -73,6 +77,11 @@ def execute(connection: Connection, statements: str) -> None:
 def before() -> str:
     """Return what comes before everything else: it makes the schema, and keeps a second installer waiting."""
     return (directory("sql") / "install" / "before.sql").read_text(encoding="utf-8")
+
+
+def still() -> str:
+    """Return what keeps writers away until the transaction ends."""
+    return (directory("sql") / "install" / "still.sql").read_text(encoding="utf-8")
 
 
 def functions() -> str:

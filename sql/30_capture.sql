@@ -18,7 +18,7 @@ begin
     -- cache 1: with more, sessions number ahead, and a table's TRUNCATE could come before what it removed.
     execute format('create sequence mempair.change_%s_seq as bigint cache 1', model_id);
     foreach half in array array['a', 'b'] loop
-        -- No index on all rows: it would cost about as much as the table. No constraint that could fail: its message would print the row.
+        -- No index: it would cost a statement of one row a twentieth, and whoever reads a queue reads all of it. No constraint that could fail: its message would print the row.
         -- op: 1 rows came, 2 rows went, 3 the table was truncated, as in mempair_db/database/models.py. Rows that came have no y
         -- where they are only named: the worker reads them from their table.
         -- Full identity: the queue is deleted from also where somebody publishes all tables.
@@ -34,9 +34,6 @@ begin
                 captured_at timestamptz,
                 subjects text[]
             )', model_id, half);
-        -- Only deletions are in it, so inserts pay nothing; it tells how many wait, and since when.
-        execute format('create index on mempair.change_%1$s_%2$s (captured_at) include (rows) where captured_at is not null',
-                       model_id, half);
         -- Not compressed: a chunk's size is then what it takes in the worker's memory.
         execute format('alter table mempair.change_%s_%s alter column x set storage external, alter column y set storage external, '
                        'alter column keys set storage external, alter column c set storage external, replica identity full', model_id, half);
@@ -47,7 +44,24 @@ begin
         execute format('revoke all on table mempair.change_%s_%s from public', model_id, half);
     end loop;
     execute format('revoke all on sequence mempair.change_%s_seq from public', model_id);
+    -- How often capture has turned from one table to the other. A sequence: to look at it costs a writer a tenth of a query, and
+    -- it is turned beside writers without a lock. A turn counts at once, even if its transaction fails: no harm, since both
+    -- tables are always read.
+    execute format('create sequence mempair.change_%s_turn as bigint cache 1', model_id);
+    execute format('revoke all on sequence mempair.change_%s_turn from public', model_id);
 end $$;
+
+-- The condition that capture writes to the second table, as text.
+create or replace function mempair.is_turned(model_id integer) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select format('pg_sequence_last_value(''mempair.change_%s_turn''::regclass) %% 2 = 1', model_id)
+$$;
+
+-- The table that capture writes to: 'a' or 'b'.
+create or replace function mempair.active_half(model_id integer) returns text
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+    select case when pg_sequence_last_value(format('mempair.change_%s_turn', active_half.model_id)::regclass) % 2 = 1 then 'b' else 'a' end
+$$;
 
 -- How a row is read. BEGIN ATOMIC functions follow renames, and Postgres refuses to drop a column they use.
 create or replace function mempair.write_extractors(model mempair.model) returns void

@@ -41,25 +41,31 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         mempair.chunk_columns(model, op, is_one => false), mempair.chunk_rows(model), rows)
 $$;
 
+-- The first two rows of a relation, each as a chunk: they need neither be counted nor aggregated, and one row is nearly
+-- always all there is.
+create or replace function mempair.first_rows_of(model mempair.model, op integer, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select %s from (%s) as e where e.y is not null limit 2',
+                  mempair.chunk_columns(model, op, is_one => true), mempair.event_rows(model, 'row(t.*)', relation))
+$$;
+
+-- The rows after those.
+create or replace function mempair.other_rows_of(model mempair.model, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select r.* from (%s) as r where r.y is not null offset 2', mempair.event_rows(model, 'row(t.*)', relation))
+$$;
+
 -- More rows than a chunk holds: a condition that Postgres looks at once, before it reads the rows.
 create or replace function mempair.is_many(model mempair.model, relation text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('exists (select from %s offset %s)', relation, mempair.chunk_rows(model))
 $$;
 
--- The rows of a relation as one chunk, if they are not too many: they need not be numbered, nor put into groups.
-create or replace function mempair.one_chunk_of(model mempair.model, op integer, relation text) returns text
+-- Rows as one chunk, if they are not too many: they need not be numbered, nor put into groups.
+create or replace function mempair.one_chunk_of(model mempair.model, op integer, relation text, rows text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('(select %s from (%s) as e where e.y is not null and not %s having count(*) > 0)',
-                  mempair.chunk_columns(model, op, is_one => false), mempair.event_rows(model, 'row(t.*)', relation),
-                  mempair.is_many(model, relation))
-$$;
-
--- The row of a relation as a chunk, if it is the only one: it need not be aggregated either.
-create or replace function mempair.one_row_of(model mempair.model, op integer, relation text) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('select %s from (%s) as e where e.y is not null and not exists (select from %s offset 1)',
-                  mempair.chunk_columns(model, op, is_one => true), mempair.event_rows(model, 'row(t.*)', relation), relation)
+    select format('(select %s from (%s) as e where not %s having count(*) > 0)',
+                  mempair.chunk_columns(model, op, is_one => false), rows, mempair.is_many(model, relation))
 $$;
 
 -- The events of an UPDATE of one row: no counting, no grouping.
@@ -158,11 +164,7 @@ begin
         end if;
     end loop;
     perform mempair.write_trigger_function(model.id, 'truncate', '', format('
-    if (select q.active from mempair.queue q where q.model_id = %1$s) = 0 then
-        insert into mempair.change_%1$s_a (op, rows, captured_at) values (3, 1, clock_timestamp());
-    else
-        insert into mempair.change_%1$s_b (op, rows, captured_at) values (3, 1, clock_timestamp());
-    end if;', model.id));
+%s', mempair.append(model.id, 'values (3, 1, null::text[], null::float8[], null::text[], null::float8[], clock_timestamp(), null::text[])')));
     if model.subject is not null then
         perform mempair.write_subjects(model);
     end if;
@@ -188,8 +190,8 @@ begin
     execute format('create or replace function mempair.capture_%1$s_%2$s%3$s() returns trigger
         language plpgsql security definer set search_path = pg_catalog, pg_temp as %4$L', model_id, operation, variant, format('
 declare
-    half smallint;
     memory text;
+    first_count bigint;
     old_count bigint;
     new_count bigint;
     sound boolean;
@@ -202,28 +204,31 @@ end $$;
 -- Append the events of a statement to the active queue table.
 -- No exception block: it would cost a subtransaction per statement, and the extractors cannot fail. No variables in the
 -- statements: with parameters, Postgres would plan each of the first five executions of a session anew. Most statements change
--- one row or few, and pay for nothing else: one look at which table is active, and an INSERT or two.
+-- one row, and pay for nothing else: one look at which table is active, and one INSERT.
 create or replace function mempair.capture_body(model mempair.model, operation text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     op integer := case operation when 'insert' then 1 else 2 end;
     relation text := case operation when 'insert' then 'new_rows' else 'old_rows' end;
+    others text := mempair.other_rows_of(model, relation);
 begin
     if operation = 'update' then
         return mempair.capture_update(model);
     end if;
     -- Conditions one by one: together they would be a query, run every time.
     return format('
-    select q.active into half from mempair.queue q where q.model_id = %s;%s
-    if not found then%s
-    end if;
+%s
+    get diagnostics first_count = row_count;
+    if first_count < 2 then
+        return null;
+    end if;%s
     if not found then
         if %s then%s
         end if;
     end if;',
-        model.id, mempair.append(model.id, mempair.one_row_of(model, op, relation)),
-        mempair.append(model.id, mempair.one_chunk_of(model, op, relation)), mempair.is_many(model, relation),
-        mempair.append_many(model.id, mempair.any_events(model, operation, 'row(t.*)')));
+        mempair.append(model.id, mempair.first_rows_of(model, op, relation)),
+        mempair.append(model.id, mempair.one_chunk_of(model, op, relation, others)), mempair.is_many(model, relation),
+        mempair.append_many(model.id, mempair.chunks_of(model, op, others)));
 end $$;
 
 -- The same for UPDATE: of one row, of a few that each changed once, and any other. A row that moves to another partition may be
@@ -235,17 +240,16 @@ declare
     new_rows text := mempair.event_rows(model, 'row(t.*)', 'new_rows');
 begin
     return format('
-    select q.active, (select count(*) from old_rows), (select count(*) from new_rows)
-    into half, old_count, new_count from mempair.queue q where q.model_id = %1$s;
+    select (select count(*) from old_rows), (select count(*) from new_rows) into old_count, new_count;
     if old_count + new_count = 0 then
         return null;
-    elsif old_count = 1 and new_count = 1 then%2$s
+    elsif old_count = 1 and new_count = 1 then%1$s
         return null;
-    elsif old_count <= %3$s and new_count <= %3$s then%4$s
+    elsif old_count <= %2$s and new_count <= %2$s then%3$s
     end if;
-    if sound is not true then%5$s
+    if sound is not true then%4$s
     end if;',
-        model.id, mempair.append(model.id, mempair.changed_row(model, old_rows, new_rows)),
+        mempair.append(model.id, mempair.changed_row(model, old_rows, new_rows)),
         mempair.chunk_rows(model), mempair.append_sound(model.id, mempair.changed_rows(model, old_rows, new_rows)),
         mempair.append_many(model.id, mempair.any_events(model, 'update', 'row(t.*)')));
 end $$;
@@ -265,18 +269,18 @@ $$;
 create or replace function mempair.append(model_id integer, events text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('
-    if half = 0 then
-        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %2$s;
-    else
+    if %3$s then
         insert into mempair.change_%1$s_b (op, rows, keys, x, c, y, captured_at, subjects) %2$s;
-    end if;', model_id, events)
+    else
+        insert into mempair.change_%1$s_a (op, rows, keys, x, c, y, captured_at, subjects) %2$s;
+    end if;', model_id, events, mempair.is_turned(model_id))
 $$;
 
 -- The same of what went and what came in an UPDATE, if that says it all.
 create or replace function mempair.append_sound(model_id integer, changed text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select string_agg(format('
-    %s half = %s then
+    %s
         %s, queued as (
             insert into mempair.change_%s_%s (op, rows, keys, x, c, y, captured_at, subjects)
             select e.* from changed h cross join lateral (values
@@ -284,9 +288,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                 (1, h.came, h.keys, h.x, h.c, h.y, null, null)) as e(op, rows, keys, x, c, y, captured_at, subjects)
             where h.sound and e.rows > 0
         )
-        select h.sound into sound from changed h;', h.condition, h.active, changed, model_id, h.name), '' order by h.active) || '
+        select h.sound into sound from changed h;', h.condition, changed, model_id, h.name), '' order by h.name desc) || '
     end if;'
-    from (values ('if', 0, 'a'), ('elsif', 1, 'b')) as h(condition, active, name)
+    from (values (format('if %s then', mempair.is_turned(model_id)), 'b'), ('else', 'a')) as h(condition, name)
 $$;
 
 -- Many rows are put into chunks in up to 32 MB: with 4, Postgres' default, most of them would go to disk and back.
@@ -302,8 +306,7 @@ $$;
 create or replace function mempair.append_dynamically(model_id integer, events text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select format('
-    execute format(%2$L, (select case q.active when 0 then ''a'' else ''b'' end from mempair.queue q where q.model_id = %1$s),
-                   tg_relid::regclass, (select mempair.row_by_name(m.source, ''t'') from mempair.model m where m.id = %1$s));', model_id,
+    execute format(%2$L, mempair.active_half(%1$s), tg_relid::regclass, (select mempair.row_by_name(m.source, ''t'') from mempair.model m where m.id = %1$s));', model_id,
         format('insert into mempair.change_%s_%%1$s (op, rows, keys, x, c, y, captured_at, subjects) %s', model_id, events))
 $$;
 
@@ -353,8 +356,8 @@ begin
          lateral to_regprocedure(format('mempair.%s_%s(%s)', name, model_id, source)) as extractor
     where extractor is not null;
     execute format('create or replace function mempair.guard_%1$s() returns boolean language sql stable parallel safe
-        return %2$s and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null',
-        model_id, needed);
+        return %2$s and ''mempair.change_%1$s_a''::regclass is not null and ''mempair.change_%1$s_b''::regclass is not null
+            and ''mempair.change_%1$s_turn''::regclass is not null', model_id, needed);
     execute format('revoke all on function mempair.guard_%s() from public', model_id);
 end $$;
 

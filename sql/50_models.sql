@@ -190,7 +190,6 @@ begin
         raise exception 'there is already a model %', quote_literal(model_name)
             using errcode = 'MP006', hint = 'Choose another name, or drop that one: mempair.drop_model(model_name).';
     end if;
-    insert into mempair.queue (model_id) values (model.id);
     insert into mempair.state (model_id) values (model.id);
     insert into mempair.secret (model_id, secret)
     values (model.id, sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
@@ -243,7 +242,7 @@ begin
     for object in  -- there may be no kept version, or no queue any more; without IF EXISTS, which would say so
         select c.oid::regclass as relation, c.relkind from pg_class c
         where c.relnamespace = 'mempair'::regnamespace and c.relkind in ('r', 'S')
-          and c.relname ~ format('^(change_%1$s_(a|b|seq)|version_%1$s)$', model.id)
+          and c.relname ~ format('^(change_%1$s_(a|b|seq|turn)|version_%1$s)$', model.id)
         order by c.relkind = 'S'
     loop
         execute format('drop %s %s', case object.relkind when 'S' then 'sequence' else 'table' end, object.relation);

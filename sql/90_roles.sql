@@ -25,7 +25,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('worker', 'select', 'table mempair.fleet_member'),
         ('worker', 'select', 'table mempair.fleet_part'),
         ('worker', 'select, insert, update, delete', 'table mempair.loss_count'),
-        ('worker', 'select, update', 'table mempair.queue'),
         ('worker', 'select, insert, update, delete', 'table mempair.worker'),
         ('worker', 'insert', 'table mempair.receipt'),
         ('worker', 'insert', 'table mempair.rejected'),
@@ -64,7 +63,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select p.kind, 'execute', 'function ' || f.oid::regprocedure
     from (values
         ('worker', 'mempair', array['find_model', 'pending', 'bucket', 'crc32', 'partitions', 'to_double', 'numbers_of', 'product', 'hash_bucket', 'digest', 'short_key', 'category',
-                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'erase_queue', 'expire_receipts', 'append_entries', 'append_entry',
+                                    'enqueue_source', 'schema_changes', 'adopt_schema', 'forget_rejected', 'rotate_queue', 'active_half', 'erase_queue', 'expire_receipts', 'append_entries', 'append_entry',
                                     'mark_dropped_sources', 'store_version', 'hold_version', 'erase_versions', 'latest_published', 'latest_classes', 'undo_alteration']),
         ('reader', 'mempair', array['pending', 'deadline', 'epsilon_of', 'delta_of', 'mills', 'predict', 'try_predict', 'predict_proba', 'predict_all',
                                     'predict_class_all']),
@@ -80,6 +79,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('select, insert, delete, truncate', 'table', 'change_%s_a'),
         ('select, insert, delete, truncate', 'table', 'change_%s_b'),
         ('usage', 'sequence', 'change_%s_seq'),
+        ('usage', 'sequence', 'change_%s_turn'),
         ('select', 'table', 'source_%s'),
         ('execute', 'function', 'key_%s'),
         ('execute', 'function', 'x_%s'),

@@ -82,7 +82,6 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         TIME: "taken_at seen_at down_since everywhere_at",
     },
     "secret": {PUBLIC: "model_id", RANDOM: "secret"},
-    "queue": {PUBLIC: "model_id active"},
     "capture": {PUBLIC: "model_id generator partitions schema"},
     "escaped": {PUBLIC: "id model_id reason", TIME: "at"},
     "truncating": {PUBLIC: "model_id"},

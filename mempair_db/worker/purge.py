@@ -30,7 +30,7 @@ class _Cycle:
     """Both queue tables of a model, on their way to be erased."""
 
     started: datetime
-    erased: set[int] = field(default_factory=set)
+    erased: set[str] = field(default_factory=set)
     tried: float = 0.0
 
 
@@ -80,15 +80,15 @@ def _rotate(connection: psycopg.Connection[Any], model_id: int) -> datetime:
     return at
 
 
-def _erase(connection: psycopg.Connection[Any], model_id: int) -> int | None:
+def _erase(connection: psycopg.Connection[Any], model_id: int) -> str | None:
     """Truncate the table that capture does not write to, if it is drained; return which it was."""
     try:
         with connection.transaction():
             connection.execute("set transaction isolation level read committed")  # whatever the role's default is
-            erased, half = connection.execute(query("erase_queue"), {"model": model_id}).fetchone() or (False, None)
+            found = connection.execute(query("erase_queue"), {"model": model_id}).fetchone()
     except LockNotAvailable:
         return None
-    return half if erased else None
+    return found[0] if found else None
 
 
 def _refill(connection: psycopg.Connection[Any], model_id: int) -> bool:

@@ -20,7 +20,7 @@ select pg_catalog.format('%%s lacks %%s on table %%s', g.role_name, w.privilege,
 from mempair.granted g
 join pg_catalog.pg_roles r on r.rolname = g.role_name
 join (values
-    ('worker', 'mempair.state', 'update'), ('worker', 'mempair.receipt', 'insert'), ('worker', 'mempair.queue', 'update'),
+    ('worker', 'mempair.state', 'update'), ('worker', 'mempair.receipt', 'insert'),
     ('reader', 'mempair.model_status', 'select'), ('auditor', 'mempair.ledger', 'select'),
     ('operator', 'mempair.model_status', 'select')
 ) as w(kind, relation, privilege) on w.kind = g.kind

@@ -298,8 +298,8 @@ with other as (delete from {a}) delete from {b}
 select mempair.enqueue_source(%(model)s)
 
 -- erase_queue --
--- Whether the table that capture does not write to was erased, and which that is.
-select mempair.erase_queue(q.model_id), 1 - q.active from mempair.queue q where q.model_id = %(model)s
+-- Which table was erased, if one was.
+select mempair.erase_queue(%(model)s::integer)
 
 -- rotate_queue --
 -- Returns when.

@@ -495,7 +495,7 @@ def test_drop_model_leaves_nothing_and_the_name_is_free_again(connection: psycop
     assert one(connection, "select count(*) from mempair.change_2_a") == 2
     connection.execute("select mempair.drop_model('second')")
     assert connection.execute(OBJECTS).fetchall() == before
-    for table in ("model", "queue", "state", "published", "learned", "rejected", "receipt", "ledger", "former_model"):
+    for table in ("model", "state", "published", "learned", "rejected", "receipt", "ledger", "former_model"):
         assert one(connection, f"select count(*) from mempair.{table}") == 0
     create(connection, GOOD)
     assert len(one_model) > len(before)

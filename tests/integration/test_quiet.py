@@ -83,10 +83,10 @@ def test_a_writer_that_is_idle_in_its_transaction_does_not_make_the_queues_swap_
         thread = threading.Thread(target=worker.run)
         thread.start()
         time.sleep(2.0)
-        swaps = int(world.one("select n_tup_upd from pg_stat_user_tables where relname = 'queue'"))
+        swaps = int(world.one("select last_value from mempair.change_1_turn"))
         for _ in range(20):
             time.sleep(0.1)
-        again = int(world.one("select n_tup_upd from pg_stat_user_tables where relname = 'queue'"))
+        again = int(world.one("select last_value from mempair.change_1_turn"))
         worker.stop()
         thread.join()
         idler.rollback()

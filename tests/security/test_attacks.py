@@ -183,6 +183,7 @@ def test_forged_events_cannot_be_written_or_sequenced(shared: Any, refused: Any)
         refused(shared.as_(kind), "insert into mempair.change_1_a (op, rows, keys) values (2, 1, '{7}')")
         refused(shared.as_(kind), "select nextval('mempair.change_1_seq')")
         refused(shared.as_(kind), "select mempair.capture_1_delete()")
+        refused(shared.as_(kind), "select nextval('mempair.change_1_turn')")
         refused(shared.as_(kind), "select mempair.rotate_queue(1)")
 
 

@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -42,6 +44,12 @@ select mempair.grant_role('released_auditor', 'auditor');
 create view busy as select model, status, pending_deletions, rho_spent from mempair.model_status where model_id > 0;
 create view spent as select model, max(rho_spent) as rho from mempair.odometer group by model;
 """
+
+
+INTO = {
+    "customers": "insert into customers (id, person, age, plan, spend, churned) values (%s, %s, %s, 'pro', 3, true)",
+    "houses": "insert into houses (street, number, area, rooms, price) values (%s, %s, %s, 3, 200)",
+}
 
 
 @pytest.fixture
@@ -175,6 +183,46 @@ def test_capture_goes_on_without_a_worker_in_between(released: World) -> None:
     released.work()
     assert released.learned("churn") == {key for (key,) in released.execute("select id::text from customers")}
     assert released.learned("price") == set()
+
+
+def test_writers_beside_an_upgrade_wait_and_none_fails(released: World) -> None:
+    stop = threading.Event()
+
+    def write(client: int) -> int:
+        written = 0
+        with psycopg.connect(released.dsn) as connection:
+            while not stop.is_set() or written < 20:
+                person = (10_000 * client + written, "late", 40)
+                house = ("beside", 10_000 * client + written, 90.0)
+                with connection.transaction():  # in both orders, so that an upgrade that waits for both ends one of them
+                    for table in ("customers", "houses") if written % 2 else ("houses", "customers"):
+                        connection.execute(INTO[table], person if table == "customers" else house)
+                written += 1
+        return written
+
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write, client) for client in (1, 2, 3)]
+        install(released.dsn)
+        stop.set()
+        written = sum(writer.result() for writer in writers)
+    assert released.one("select count(*) from customers where person = 'late'") == written
+    released.work()
+    assert released.learned("churn") == {key for (key,) in released.execute("select id::text from customers")}
+    expected = {key for (key,) in released.execute("select jsonb_build_array(street, number::text)::text from houses")}
+    assert released.learned("price") == expected
+
+
+def test_an_upgrade_beside_a_transaction_that_goes_on_writing_changes_nothing_and_says_so(released: World) -> None:
+    before = snapshot(released.dsn)
+    with psycopg.connect(released.dsn) as writer:
+        writer.execute("delete from customers where id = 40")
+        with pytest.raises(psycopg.errors.LockNotAvailable, match="table public.customers is being written") as refused:
+            install(released.dsn)
+        assert snapshot(released.dsn) == before
+    assert "Repeat it" in str(refused.value.diag.message_hint)
+    install(released.dsn)
+    released.work()
+    assert "40" not in released.learned("churn")
 
 
 def test_calls_are_not_ambiguous_between_old_and_new_functions(released: World) -> None:
