@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -198,12 +199,15 @@ def test_writers_beside_an_upgrade_wait_and_none_fails(released: World) -> None:
                     for table in ("customers", "houses") if written % 2 else ("houses", "customers"):
                         connection.execute(INTO[table], person if table == "customers" else house)
                 written += 1
+                time.sleep(0.005)
         return written
 
     with ThreadPoolExecutor() as pool:
         writers = [pool.submit(write, client) for client in (1, 2, 3)]
-        install(released.dsn)
-        stop.set()
+        try:
+            install(released.dsn)
+        finally:
+            stop.set()
         written = sum(writer.result() for writer in writers)
     assert released.one("select count(*) from customers where person = 'late'") == written
     released.work()
