@@ -64,8 +64,9 @@ begin
             when syntax_error_or_access_rule_violation then in_table := null;  -- the table has changed, or is gone
         end;
         execute format(
-            'select count(*) from (select t.* from mempair.change_%1$s_a t union all select t.* from mempair.change_%1$s_b t) as t
-             where t.captured_at is not null and $1 = any (%2$s)', each.id, case when each.subject is null then 't.keys' else 't.subjects' end)
+            'select coalesce(sum(cardinality(array_positions(%2$s, $1))), 0)
+             from (select t.* from mempair.change_%1$s_a t union all select t.* from mempair.change_%1$s_b t) as t
+             where t.captured_at is not null', each.id, case when each.subject is null then 't.keys' else 't.subjects' end)
         into deletions_waiting using wanted;
         select count(*), max(r.executed_at) into receipts, executed_at from mempair.receipt r
         where r.model_id = each.id and case when each.subject is null then r.row_key else r.subject end = wanted;

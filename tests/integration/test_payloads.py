@@ -126,7 +126,7 @@ def test_a_deletion_whose_insertion_lies_far_back_in_the_queue_is_served_by_a_re
     # The trigger runs before ours, and all that it deletes is captured before anything that was inserted.
     orders("insert into orders (id, amount, plan, late) select i, i, 'pro', true from generate_series(8901, 9100) i")
     queued = "(select seq, op from mempair.change_1_a union all select seq, op from mempair.change_1_b) as q"
-    assert orders.one(f"select array_agg(op order by seq) from {queued}") == [2, 1]
+    assert orders.one(f"select array_agg(op order by seq) from {queued}") == [2, 2, 2, 1, 1, 1]
     check(orders)
     assert "lies too far back in the queue" in reasons(orders)[0]
 
