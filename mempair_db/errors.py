@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any, ClassVar
@@ -34,6 +35,8 @@ class MempairError(Exception):
             if whole or not self.introduced or type(self) is MempairError
             else inspect.cleandoc(type(self).__doc__ or "")
         )
+        if facts[:1].islower():  # they are no sentence of their own
+            what = re.sub(r"\.$", ":", what)
         super().__init__(" ".join(part for part in (what, facts, remedy) if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
