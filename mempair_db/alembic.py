@@ -24,13 +24,10 @@ from sqlalchemy import text
 from mempair_db.database.features import Features
 from mempair_db.database.queries import query
 from mempair_db.database.resources import directory
-from mempair_db.sqlalchemy import KEY, AlterModel, CreateModel, Declaration, DropModel, require_schema
+from mempair_db.sqlalchemy import ALTERABLE, KEY, AlterModel, CreateModel, Declaration, DropModel, require_schema
 
 VERSIONS: Final = directory("migrations") / "versions"
 
-ALTERABLE: Final = frozenset(
-    ("epsilon", "delta", "gamma", "lambda", "m", "on_null", "on_exhausted", "unlearner", "calibration_rows")
-) | {"ridge", "curves", "serve_during_refresh", "keep_receipts"}
 BRANCH: Final = "mempair"
 KIND: Final[Any] = "mempair_model"
 """The type of a model, for a project's `include_name`."""

@@ -7,7 +7,10 @@ from SQL says what SQL said.
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import re
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -32,6 +35,8 @@ class MempairError(Exception):
             if whole or not self.introduced or type(self) is MempairError
             else inspect.cleandoc(type(self).__doc__ or "")
         )
+        if facts[:1].islower():  # they are no sentence of their own
+            what = re.sub(r"\.$", ":", what)
         super().__init__(" ".join(part for part in (what, facts, remedy) if part))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -181,3 +186,12 @@ class ServerStopFailed(MempairError):
 
 class ServerNotRunning(MempairError):
     """The embedded server is not running."""
+
+
+def refuse_unknown(missing: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names that are not known, and say which is the nearest."""
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
+            raise InvalidParameter(f"{missing} {name!r}.", remedy=remedy, whole=True)

@@ -51,14 +51,14 @@ class MemoryPairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def forget(self, X: Any, y: Any) -> MemoryPairClassifier:
         """Forget rows that were learned: the model is the one of the rows that are left."""
-        check_is_fitted(self)
+        check_is_fitted(self, "pair_")
         X, y = validate_data(self, X, y, ensure_all_finite="allow-nan", reset=False)
         self.pair_.unlearn_many(X, self._yes(y))
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class."""
-        check_is_fitted(self)
+        check_is_fitted(self, "pair_")
         X = validate_data(self, X, ensure_all_finite="allow-nan", reset=False)
         return self.pair_.predict_proba_many(X)[:, self._order]
 

@@ -23,12 +23,21 @@ from sqlalchemy.sql.compiler import DDLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from mempair_db.database.features import Features, feature_list
-from mempair_db.errors import NotInstalled
+from mempair_db.errors import NotInstalled, refuse_unknown
 
 KEY: Final = "mempair_models"
 """Where models are kept: `MetaData.info`."""
 COLUMNS: Final = frozenset(("key", "subject", "weight"))
 """Options that name columns."""
+ALTERABLE: Final = (
+    *("calibration_rows", "curves", "delta", "epsilon", "gamma", "keep_receipts", "lambda", "m"),
+    *("on_exhausted", "on_null", "ridge", "serve_during_refresh", "unlearner"),
+)
+OPTIONS: Final = (
+    *ALTERABLE,
+    *("backfill", "categories", "class_weight", "clip", "kappa", "key", "loss", "positive", "subject", "tau", "weight"),
+)
+"""What may be given beside target and features."""
 
 
 class mempair_predict(GenericFunction[float]):  # noqa: N801 - the name in SQL
@@ -96,6 +105,7 @@ class Declaration:
         self.target = target
         self.features = feature_list(features)
         self.options = dict(options or {})
+        refuse_unknown("create_model has no parameter", self.options, OPTIONS)
         positive = self.options.get("positive")
         if positive is not None:  # a value of the target, which the function takes as a text
             self.options["positive"] = str(positive).lower() if isinstance(positive, bool) else str(positive)
@@ -134,6 +144,7 @@ class AlterModel(ExecutableDDLElement):
 
     def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change these parameters."""
+        refuse_unknown("alter_model has no parameter", changes, ALTERABLE)
         self.name = name
         self.changes = dict(changes)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from mempair_db.database.features import Features, feature_list
 from mempair_db.database.queries import query
-from mempair_db.errors import InvalidParameter, UnknownModel
+from mempair_db.errors import InvalidParameter, UnknownModel, refuse_unknown
 
 Rows = list[dict[str, Any]]
 Answer = TypeVar("Answer")
@@ -108,15 +107,7 @@ def _check_parameters(function: str, values: dict[str, Any]) -> Question[None]:
     rows = yield sql.SQL(query("client_parameters")), {"function": function}
     known = sorted(row["name"] for row in rows)
     if known:
-        _check_names(f"{function} has no parameter", values, known)
-
-
-def _check_names(missing: str, names: Iterable[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            remedy = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
-            raise InvalidParameter(f"{missing} {name!r}.", remedy=remedy, whole=True)
+        refuse_unknown(f"{function} has no parameter", values, known)
 
 
 def _call(function: str, values: dict[str, Any]) -> Question[None]:
@@ -134,7 +125,7 @@ def _of_row(statement: str, name: str, row: Row | Sequence[float]) -> Question[R
         rows = yield asked, {"name": name, "row": [float(value) for value in row]}
         return rows
     table = yield from _table(name)
-    _check_names(f"The table of {name!r} has no column", row, table.columns)
+    refuse_unknown(f"The table of {name!r} has no column", row, table.columns)
     if all(value is None for value in row.values()):  # to Postgres that is no row, of which nothing can be told
         raise InvalidParameter("The row has no value.", remedy="Give one at least, if only the key.", whole=True)
     record = sql.SQL("jsonb_populate_record(null::{}, {})").format(table.name, sql.Placeholder("row"))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
+
+import psycopg
 
 from mempair_db.client import Client
 from mempair_db.errors import UnknownModel
 from mempair_db.worker.loop import Worker
+
+WAITS: Final = """
+select exists (select from mempair.model_status
+               where model like 'example%' and (pending_changes > 0 or retrain_requested is not null))
+"""
 
 
 def main(run: Callable[[Client], Any]) -> None:
@@ -28,5 +36,7 @@ def afresh(client: Client, *models: str) -> None:
 
 
 def work(client: Client) -> None:
-    """Apply what waits. In production `mempair worker` does that all the time."""
-    Worker(client.dsn).run_once()
+    """Apply what waits, or see another worker do it. In production `mempair worker` does that all the time."""
+    with psycopg.connect(client.dsn, autocommit=True) as session:
+        while not Worker(client.dsn).run_once() and session.execute(WAITS).fetchone() == (True,):
+            time.sleep(0.1)

@@ -146,7 +146,7 @@ def _models(connection: psycopg.Connection[Any], name: str | None) -> list[dict[
         connection.execute("select mempair.find_model(%s)", [name])
     models = cursor.execute(query("offline_models"), {"name": name}).fetchall()
     if not models:
-        raise UnknownModel("this database has none.", remedy="Create one with mempair.create_model.")
+        raise UnknownModel("This database has no model.", remedy="Create one with mempair.create_model.", whole=True)
     return models
 
 

@@ -74,7 +74,8 @@ def load(
         kinds = {name: kind for name, kind, *_ in duck.execute("describe given").fetchall()}
         for name in (target, *(features or ())):
             if name not in kinds:
-                raise UnknownColumn(f"{source} has no column {name!r}.", remedy=f"It has {', '.join(kinds)}.")
+                said = f"{source} has no column {name!r}."
+                raise UnknownColumn(said, remedy=f"It has {', '.join(kinds)}.", whole=True)
         wanted = [name for name in (features or kinds) if name != target]
         numbers = [name for name in wanted if _is_number(kinds[name])]
         texts = [name for name in wanted if kinds[name].startswith(("VARCHAR", "ENUM"))]

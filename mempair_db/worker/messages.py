@@ -43,6 +43,7 @@ class Messages:
         """Begin with nothing done."""
         self.began = self.worked = self.spoke = time.monotonic()
         self.done: Counter[str] = Counter()
+        self.met = False  # whether a database was reached
 
     def hello(self, connection: psycopg.Connection[Any], model_id: int | None) -> None:
         """Say which database this is, how many models it has, and what is done with them."""
@@ -52,7 +53,7 @@ class Messages:
             "worker %s in database %s at %s:%s as %s: %s; learning what is inserted, forgetting what is deleted",
             *(__version__, info.dbname, info.host or "the local socket", info.port, info.user, some(models, "model")),
         )
-        self.spoke = time.monotonic()
+        self.spoke, self.met = time.monotonic(), True
 
     def count(self, outcome: Outcome) -> None:
         """Remember what a transaction did."""
@@ -72,6 +73,8 @@ class Messages:
     def summary(self) -> str:
         """Return what was done so far."""
         facts = [f"{self.done[kind]} {kind}" for kind in KINDS if self.done[kind]]
+        if not self.met:
+            return "it never reached its database"
         return "so far: " + ", ".join(facts) if facts else "nothing was to be done so far"
 
 

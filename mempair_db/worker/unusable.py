@@ -34,7 +34,7 @@ def unusable(rows: Payloads, impute: bool, regression: bool, infinite: bool, wei
     reasons = [""] * len(rows.y)
     for i in np.flatnonzero(~np.isfinite(rows.x).all(axis=1)).tolist():
         if np.isinf(rows.x[i]).any() and not infinite:
-            reasons[i] = "infinite value"
+            reasons[i] = f"number {int(np.isinf(rows.x[i]).argmax()) + 1} is infinite"
         elif np.isnan(rows.x[i]).any() and not impute:
             reasons[i] = f"number {int(np.isnan(rows.x[i]).argmax()) + 1} is missing"
     if not impute:

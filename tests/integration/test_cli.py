@@ -302,9 +302,10 @@ def test_a_wrong_dsn_shows_its_cause_at_the_first_try() -> None:
     assert process.stderr is not None
     first = process.stderr.readline()
     process.terminate()
-    process.communicate(timeout=20)
+    _, rest = process.communicate(timeout=20)
     assert "Connection refused" in first
     assert "trying again" in first
+    assert rest.splitlines()[-1].endswith("; it never reached its database")
 
 
 def worker_process(dsn: str) -> subprocess.Popen[str]:

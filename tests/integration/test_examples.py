@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,20 @@ import pytest
 import mempair_db
 from mempair_db import Client
 from mempair_db.examples import credit, embeddings, regression, retention
+from mempair_db.worker.loop import Worker
 from tests.world import World
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "beside a worker"])
+def served(world: World, request: pytest.FixtureRequest) -> Iterator[World]:
+    worker = Worker(world.dsn)
+    thread = threading.Thread(target=worker.run)
+    if request.param:
+        thread.start()
+    yield world
+    worker.stop()
+    if request.param:
+        thread.join()
 
 
 def test_the_notebook_runs_from_the_first_cell_to_the_last(
@@ -40,21 +55,21 @@ def test_a_month_is_forgotten_with_its_partition(world: World) -> None:
     assert found["receipt"] is not None
 
 
-def test_a_loan_has_one_of_three_ends(world: World) -> None:
-    found = credit.run(Client(world.dsn))
+def test_a_loan_has_one_of_three_ends(served: World) -> None:
+    found = credit.run(Client(served.dsn))
     assert found["log_loss"] < found["base_log_loss"] - 0.1
     assert found["safe"] == "in time"
     assert next(iter(found["risky"])) == "lost"
     assert sum(found["risky"].values()) == pytest.approx(1.0)
     assert found["reasons"]["amount"] > 0
     assert found["receipt"]["key"] == "42"
-    assert "42" not in world.learned()
+    assert "42" not in served.learned()
 
 
-def test_complaints_are_told_by_their_embeddings(world: World) -> None:
-    found = embeddings.run(Client(world.dsn))
+def test_complaints_are_told_by_their_embeddings(served: World) -> None:
+    found = embeddings.run(Client(served.dsn))
     assert found["auc"] > 0.85
     assert found["unread"] == 10
     assert found["asked"] > 0.8
     assert found["receipt"]["key"] == "42"
-    assert "42" not in world.learned()
+    assert "42" not in served.learned()

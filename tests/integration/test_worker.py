@@ -175,7 +175,7 @@ def test_deleting_a_row_that_was_never_learned_is_free(shop: World) -> None:
     shop.fill(1, 3000)
     shop.sql.execute("insert into shop values (9999, 'infinity', 'pro', 1, 'n', true)")
     shop.work()
-    assert shop.one("select reason from mempair.rejected where row_key = '9999'") == "infinite value"
+    assert shop.one("select reason from mempair.rejected where row_key = '9999'") == "feature 'age' is infinite"
     shop.sql.execute("delete from shop where id = 9999")
     shop.work()
     assert shop.pair().odometer.spent == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from mempair_db.errors import InvalidRow
@@ -25,10 +26,18 @@ def test_what_is_forgotten_was_never_there() -> None:
     model.forget(x[::3], y[::3])
     left = np.arange(900) % 3 != 0
     assert model.pair_.verify(x[left], y[left] == "yes")
-    with pytest.raises(InvalidRow, match="never learned"):
+    with pytest.raises(InvalidRow, match=r"^This row cannot be used: one of these rows was never learned. Nothing has"):
         model.forget(x[:1], y[:1])
     with pytest.raises(ValueError, match="none of the classes"):
         model.partial_fit(x[:1], ["perhaps"])
+
+
+def test_what_could_not_be_fitted_says_that_it_is_not() -> None:
+    model = MemoryPairClassifier()
+    with pytest.raises(ValueError, match="only one class"):
+        model.fit([[1.0], [2.0]], ["a", "a"])
+    with pytest.raises(NotFittedError):
+        model.predict([[1.0]])
 
 
 def test_columns_that_are_points_in_time_bend_only_where_that_pays() -> None:

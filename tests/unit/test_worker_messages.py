@@ -12,6 +12,7 @@ def test_a_worker_that_has_been_idle_for_long_says_so_once_and_since_when(monkey
     said: list[str] = []
     monkeypatch.setattr(messages.log, "info", lambda text, *values: said.append(text % values))
     worker = Messages()
+    worker.met = True
     worker.idle()
     assert not said
     worker.worked -= 3 * QUIET

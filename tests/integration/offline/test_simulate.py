@@ -103,7 +103,7 @@ def test_a_number_with_many_values_is_a_regression(csv: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"target": "gone"}, UnknownColumn, "has no column 'gone'"),
+        ({"target": "gone"}, UnknownColumn, "^[^ ]* has no column 'gone'"),
         ({"target": "plan"}, InvalidParameter, "--positive"),
         (
             {"target": "left", "positive": "Yes"},

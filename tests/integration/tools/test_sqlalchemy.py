@@ -13,8 +13,19 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
 from sqlalchemy.pool import NullPool
 
-from mempair_db.errors import NotInstalled
-from mempair_db.sqlalchemy import CreateModel, Declaration, MemoryPairModel, predict, predict_class, row, try_predict
+from mempair_db.errors import InvalidParameter, NotInstalled
+from mempair_db.sqlalchemy import (
+    ALTERABLE,
+    OPTIONS,
+    AlterModel,
+    CreateModel,
+    Declaration,
+    MemoryPairModel,
+    predict,
+    predict_class,
+    row,
+    try_predict,
+)
 from mempair_db.worker.loop import Worker
 
 
@@ -120,6 +131,20 @@ def test_every_kind_of_parameter_has_a_literal() -> None:
         """categories => '{"plan": ["it''s", "%"]}'::jsonb, keep_receipts => make_interval(secs => 172800.0), """
         "backfill => false, subject => NULL, lambda => 0.5)"
     )
+
+
+def test_a_misspelt_parameter_is_named_where_it_is_written(database: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"create_model has no parameter 'gama'. Did you mean 'gamma'\?"):
+        MemoryPairModel("m", Customer, target="churned", features=["age"], gama=0.2)
+    with pytest.raises(InvalidParameter, match=r"alter_model has no parameter 'subject'. There are calibration_rows, "):
+        AlterModel("m", {"subject": "plan"})
+    names = "select unnest(proargnames) from pg_proc where proname = %s and pronamespace = 'mempair'::regnamespace"
+    with psycopg.connect(database) as connection:
+        for function, known, others in (
+            ("create_model", OPTIONS, {"model_name", "source", "target", "features"}),
+            ("alter_model", ALTERABLE, {"model_name"}),
+        ):
+            assert {name for (name,) in connection.execute(names, [function])} == {*known, *others}
 
 
 def test_features_are_given_as_in_sql() -> None:
