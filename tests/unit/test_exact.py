@@ -323,7 +323,7 @@ def test_a_regression_is_clamped_farther_out_where_it_goes_on_growing(loss: str)
     wide = exact.refer(x[half], y[half], loss=loss, curves=4)
     narrow = replace(wide, encoding=wide.narrow, wide=False)
     assert wide.wide
-    assert wide.narrow == exact.fit(x[half], (), y[half], regression=True, curves=4)
+    assert wide.narrow == encode.fit(x[half], (), y[half], regression=True, curves=4)
 
     def error(reference: Reference) -> float:
         w = exact.solve(reference, exact.sums(reference, x[half], y[half]))
