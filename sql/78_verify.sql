@@ -97,10 +97,16 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     ], null)
 $$;
 
--- The ridge of every coordinate: hardly any for the intercept. Its twin is `penalties` in mempair_db/pair/exact.py.
-create or replace function mempair.penalties(d integer, ridge float8) returns float8[]
+-- The ridge of every coordinate: hardly any for the intercept, and a 16th for the numbers and bends of a wide model. Its twin
+-- is `penalties` in mempair_db/pair/exact.py.
+create or replace function mempair.penalties(fixed jsonb, ridge float8) returns float8[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select array[least(ridge, 0.1)] || array_fill(ridge, array[d - 1])
+    select array[least(ridge, 0.1)] || n.each || array_fill(ridge, array[jsonb_array_length(fixed -> 'w0' -> 0) - 1 - cardinality(n.each)])
+    from (select array(
+        select ridge / case when fixed ? 'wide' and i <= 1 + jsonb_array_length(v.value -> 2) then 16 else 1 end
+        from jsonb_array_elements(fixed #> '{encoding,numbers}') with ordinality v,
+             generate_series(1, 1 + jsonb_array_length(v.value -> 2) + (v.value ->> 3)::boolean::integer) i
+        order by v.ordinality, i) as each) as n
 $$;
 
 -- The largest residual of (H + ridge) (w0 - w) = t (g + ridge w0), as a share of what it is made of: no solver is needed to
@@ -116,7 +122,7 @@ declare
     width integer := case when mempair.solved_together(fixed) then cardinality(w) else d end;
     matrices integer := cardinality(w) / width;
     counts integer := 4 + coalesce(jsonb_array_length(fixed -> 'labels'), 0);
-    ridge float8[] := mempair.penalties(d, (model.promise ->> 'ridge')::float8 / case when fixed ? 'eased' then 10 else 1 end);
+    ridge float8[] := mempair.penalties(fixed, (model.promise ->> 'ridge')::float8 / case when fixed ? 'eased' then 10 else 1 end);
     unit float8 := case when (fixed ->> 'weighted')::boolean then 16 else 1 end;
     g_unit float8 := unit * case loss when 'squared' then 2::float8 ^ 20 when 'huber' then 2::float8 ^ 28 else 2::float8 ^ 24 end;
     h_unit float8 := unit * case loss when 'squared' then 2::float8 ^ 20 when 'huber' then 2::float8 ^ 28 else 2::float8 ^ 30 end;

@@ -71,13 +71,14 @@ declare
     highest float8;
     found boolean;
     widths jsonb;
+    wider integer := case when model.constants ? 'wide' then 4 else 1 end;  -- so many times larger are its scales
     most integer := 300;  -- levels that a text keeps, halved until all of them fit: fit in mempair_db/pair/encode.py
 begin
     for item, place in select n.value, n.ordinality from jsonb_array_elements(encoding -> 'numbers') with ordinality n loop
         execute format('select coalesce(array_agg(r.x[$1] order by r.x[$1]) filter (where r.x[$1] - r.x[$1] = 0), ''{}''),
                                count(*) filter (where (r.x[$1] < ''NaN'') is not true) from (%s) as r', rows_of)
         into numbers, missing using place;
-        if not mempair.is_standard(numbers, (item ->> 0)::float8, (item ->> 1)::float8) then
+        if not mempair.is_standard(numbers, (item ->> 0)::float8, (item ->> 1)::float8 / wider) then
             return format('centre or scale of %s', model.numeric_features[place]);
         elsif (item ->> 3)::boolean <> (missing >= 5) then
             return format('whether %s can be missing', model.numeric_features[place]);
@@ -85,13 +86,13 @@ begin
         found := item -> 2 = '[]';
         if curves > 0 and not (found and coalesce(model.promise -> 'times' @> to_jsonb(place), false)) then
             execute format('select array_agg(z.value), min(z.value), max(z.value) from (select %s::float8 as value from (%s) as r) as z where z.value is not null',
-                           mempair.quantised(format('r.x[%s]', place), (item ->> 0)::float8, (item ->> 1)::float8, 4), rows_of)
+                           mempair.quantised(format('r.x[%s]', place), (item ->> 0)::float8, (item ->> 1)::float8 / wider, 4), rows_of)
             into numbers, lowest, highest;
             places := array(select percentile_cont(i / (curves + 1)::float8) within group (order by v)
                             from unnest(numbers) v, generate_series(1, curves) i group by i order by i);
             select coalesce(bool_and(case when k.certain then k.there when k.there then k.possible else true end), true) into found
             from (
-                select f.knot, f.knot in (select e.value::integer from jsonb_array_elements_text(item -> 2) e) as there,
+                select f.knot, f.knot in (select e.value::integer * wider from jsonb_array_elements_text(item -> 2) e) as there,
                        bool_or(f.possible) as possible, bool_or(f.certain) as certain
                 from (
                     select r.down as knot, true as possible, r.down = r.up and r.down > lowest and r.down < highest as certain
@@ -100,7 +101,7 @@ begin
                     select r.up, true, false
                     from (select floor((p + 1e-6) / 128 + 0.5) * 128 as up from unnest(places) p) as r
                     union all
-                    select e.value::float8, false, false from jsonb_array_elements_text(item -> 2) e
+                    select e.value::float8 * wider, false, false from jsonb_array_elements_text(item -> 2) e
                 ) as f group by f.knot
             ) as k;
         end if;
@@ -257,7 +258,7 @@ begin
     for eased in case when stored ->> 'loss' = 'huber' then (stored ? 'eased')::integer else 0 end..(stored ? 'eased')::integer loop
         for round in 1..15 loop
             model.constants := stored || jsonb_build_object('w0', jsonb_build_array(to_jsonb(w)), 'h', 12);
-            step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(d, ridge / 10 ^ eased));
+            step := mempair.newton_step(stored ->> 'loss', w, mempair.computed_sums(model, true), mempair.penalties(stored, ridge / 10 ^ eased));
             still := (select max(abs(one.step - one.w)) <= 8 from unnest(step, w) as one(step, w));
             w := step;
             exit when still;
@@ -294,7 +295,8 @@ begin
     elsif rows = 0 or there <> rows then
         fine := false;
         detail := format('of %s reference rows %s are in the table', rows, there);
-    elsif fixed - array['encoding', 'loss', 'w0', 'h', 'clip', 'outside', 'unknown', 'labels', 'weighted', 'class_weights', 'eased'] <> '{}'
+    elsif fixed - array['encoding', 'loss', 'w0', 'h', 'clip', 'outside', 'unknown', 'labels', 'weighted', 'class_weights', 'eased', 'wide'] <> '{}'
+          or fixed ? 'wide' and fixed ->> 'loss' not in ('squared', 'huber')
           or (fixed -> 'encoding') - array['numbers', 'texts', 'target'] <> '{}' or jsonb_array_length(fixed #> '{encoding,target}') <> 2
           or exists (select from jsonb_array_elements(fixed #> '{encoding,numbers}') n where jsonb_array_length(n) <> 4)
           or exists (select from jsonb_array_elements(fixed #> '{encoding,texts}') t where jsonb_array_length(t) <> 2) then
@@ -307,8 +309,9 @@ begin
         detail := case when not fine then format('do not follow from the %s reference rows: %s', rows, wrong)
                        when partly then format('centres, scales, levels and knots follow from the %s reference rows; NOT chosen again in SQL, for a model of '
                            'several classes, with weights, or of more than 150 coordinates: the reference weights and shares, which "mempair verify" does', rows)
-                       else format('follow from the %s reference rows', rows) || coalesce('; NOT judged again in SQL: ' || nullif(concat_ws(' and ',
+                       else format('follow from the %s reference rows', rows) || coalesce('; NOT judged again in SQL: ' || nullif(concat_ws(', ',
                            case when (model.promise ->> 'ridge')::float8 = 10 then 'whether a tenth of the ridge is enough' end,
+                           case when fixed ->> 'loss' in ('squared', 'huber') then 'how far out numbers are clamped' end,
                            case when model.promise ->> 'curves' <> '0' and model.promise -> 'times' <> '[]' then 'whether points in time bend' end), '')
                            || ', which "mempair verify" does', '') end;
     end if;

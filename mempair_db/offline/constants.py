@@ -19,7 +19,7 @@ NO_NUMBERS: Final = "select 0 as place, null::double as number, null::bigint as 
 NO_TEXTS: Final = "select 0 as place, null::varchar as value where false"
 KNOWN: Final = [
     *("encoding", "loss", "w0", "h", "clip", "outside", "unknown"),
-    *("labels", "weighted", "class_weights", "eased"),
+    *("labels", "weighted", "class_weights", "eased", "wide"),
 ]
 
 
@@ -33,7 +33,7 @@ def views(
     usable: str,
 ) -> str:
     """Return the views for model `number`; `numbers` are its columns with what quantises them, all as SQL."""
-    encoding, rows = reference.encoding, f"from rows_{number} where reference_row and ({usable})"
+    encoding, rows = reference.narrow, f"from rows_{number} where reference_row and ({usable})"
     values = [
         f"select {place} as place, {column}::double as number, {quantised}::bigint as quantised {rows}"
         for place, (column, quantised) in enumerate(numbers, start=1)
@@ -76,7 +76,8 @@ select * from (values {", ".join(["(-1, '', []::varchar[], false, null::varchar[
 def verdict(number: int, model: str, fleet: bool, labels: Sequence[str] = ()) -> str:
     """Return the check of a model's constants: fine, and what was not chosen again."""
     rest = (
-        "NOT chosen again here: the reference weights, the shares of odd rows and whether points in time bend; "
+        "NOT chosen again here: the reference weights, the shares of odd rows, whether points in time bend "
+        "and how far out numbers are clamped; "
         "`mempair verify` does all"
     )
     if fleet:

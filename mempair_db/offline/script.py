@@ -137,8 +137,11 @@ def _model(model: dict[str, Any], reference: Reference) -> str:
     place = formulas.place(reference, name(target), label)
     number = model["id"]
     usable = _usable(model, reference, numbers, texts, name(target), weight)
-    pairs = list(zip(map(name, numbers), steps, strict=True))
-    chosen = constants.views(number, reference, terms(model), pairs, list(map(name, texts)), name(target), usable)
+    narrow = [
+        (name(feature), _quantised(name(feature), number.centre, number.scale, CLAMP))
+        for feature, number in zip(numbers, reference.narrow.numbers, strict=True)
+    ]
+    chosen = constants.views(number, reference, terms(model), narrow, list(map(name, texts)), name(target), usable)
     chosen += constants.verdict(number, literal(model["name"]), model.get("shard") is not None, reference.labels)
     return f"""
 -- {json.dumps(model["name"])}: every row becomes integers (k), its scores z at the reference weights, its terms.

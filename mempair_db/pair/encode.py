@@ -35,6 +35,7 @@ CLAMP: Final = 4
 TARGET_CLAMP: Final = 64
 KNOT: Final = UNIT // 8  # knots are multiples of it
 MOST_LEVELS: Final = 300  # observed levels kept per text feature
+WIDER: Final = 4  # so many times larger are the scales of a wide model, and with them what numbers are clamped to
 RAREST: Final = 5  # what is seen less often among the reference rows has no coordinate: it must not name a person
 WIDEST: Final = 1_024  # coordinates
 MOST_SPREAD: Final = 1e150
@@ -91,6 +92,14 @@ class Encoding:
         """Return it without the bends of some numbers."""
         straight = [replace(number, knots=()) if j in numbers else number for j, number in enumerate(self.numbers)]
         return replace(self, numbers=tuple(straight))
+
+    def scaled(self, by: float) -> Encoding:
+        """Return it with scales, and so a clamp, that are so many times larger; the knots stay where they are."""
+        numbers = [
+            replace(number, scale=number.scale * by, knots=tuple(int(knot / by) for knot in number.knots))
+            for number in self.numbers
+        ]
+        return replace(self, numbers=tuple(numbers))
 
     def encode(self, x: Matrix, c: Texts = (), out: Matrix | None = None) -> tuple[Matrix, Flags, Flags]:
         """Return the integers (as float64), which rows have a number beyond the clamp, which a level nobody knew.

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import classes
-from .encode import TARGET_CLAMP, UNIT, Encoding, Matrix, Texts, Vector, fit
+from .encode import TARGET_CLAMP, UNIT, WIDER, Encoding, Matrix, Texts, Vector, fit
 from .limits import LARGEST_CLIP
 from .reference import Integers, Reference, share
 from .sums import Sums, nothing
@@ -43,6 +43,8 @@ INTERCEPT_RIDGE: Final = 0.1
 EASE: Final = 10.0  # the ridge is divided by it where it holds a model back
 HELD_BACK: Final = 0.1  # which it does if so large a share of Σp(1 − p) would be spared (EXACT.md, 7),
 SQUARES_HELD_BACK: Final = 0.05  # or so large a share of a regression's squared error
+CUT_OFF: Final = 0.1  # the clamp is widened if so large a share would be spared by that, as far as can be told:
+ENOUGH: Final = 2  # reference rows for every coordinate
 NOTHING_LEFT: Final = 1e12  # a ridge that leaves nothing of a weight
 REACH: Final = 1.0  # a step moves scores by no more than this, in the mean
 P_UNIT: Final = classes.P_UNIT
@@ -236,6 +238,8 @@ def penalties(reference: Reference, ridge: float) -> Vector:
     d, ridge = reference.d, ridge / EASE if reference.eased else ridge
     penalty = np.full(d, float(ridge))  # a whole number would make the intercept's 0
     penalty[0] = min(INTERCEPT_RIDGE, ridge)
+    if reference.wide:  # a slope by a scale that is 4 times larger is 4 times larger itself
+        penalty[[kind in ("number", "knot") for kind, _, _ in reference.encoding.names]] /= WIDER**2
     return penalty
 
 
@@ -329,16 +333,15 @@ def settle(
 
     `total` adds the reference rows up under the constants that it is given. A ridge below 10 holds here too: from a w0
     that was held back by 10 one step does not arrive where a small ridge leads (EXACT.md, 7). The default itself is
-    eased where it holds the model back: where a text, or straight lines, nearly decide the target. And points in time
-    bend only where that pays: the next rows lie where no row has been, and a bend leads them anywhere.
+    eased where it holds the model back: where a text, or straight lines, nearly decide the target. The numbers of a
+    regression are clamped at ±16 scales where ±4 hold it back. And points in time bend only where that pays: the next
+    rows lie where no row has been, and a bend leads them anywhere.
     """
     at_zero = total(begin(start.encoding, loss="squared"))  # c = 1, so that the trace of H is Σ‖x_q‖²
+    if start.regression:
+        start, at_zero = _held_back_least(start, total, at_zero, ridge)
     n = at_zero.n
     start = replace(start, outside=share(at_zero.outside, n), unknown=share(at_zero.unknown, n))
-    if ridge == RIDGE and start.regression:
-        squares = replace(start, loss="squared")
-        held_back = squares_spared(squares, total(squares) if start.weighted else at_zero) > SQUARES_HELD_BACK
-        start = replace(start, eased=held_back)
     squared = start.loss == "squared"
     w, last = (start, None) if squared else _stand_still(start, total, min(RIDGE, ridge))
     bends = [i for i, (kind, j, _) in enumerate(start.encoding.names) if kind == "knot" and j in times]
@@ -405,21 +408,38 @@ def spared(reference: Reference, total: Sums, penalty: Vector, other: Vector) ->
     return float((before - after) / max(whole, 1e-9))
 
 
-def squares_spared(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
-    """Foretell by what share an eased ridge lowers the squared error of new rows, by generalised cross-validation.
+def _held_back_least(
+    start: Reference, total: Callable[[Reference], Sums], at_zero: Sums, ridge: float
+) -> tuple[Reference, Sums]:
+    """Ease a regression's ridge, and clamp its numbers farther out, where that lowers the error of new rows."""
 
-    That is Σr²·(n/(n − d_eff))², with the variance that the target's rounding has, so that 0 is not compared with 0.
+    def judged(reference: Reference, plain: Sums) -> tuple[float, Reference, Sums]:
+        squares = replace(reference, loss="squared")
+        sums = total(squares) if reference.weighted else plain
+        error, eased = (foretold(replace(squares, eased=eased), sums, ridge) for eased in (False, True))
+        pays = ridge == RIDGE and eased < (1.0 - SQUARES_HELD_BACK) * error
+        return (eased if pays else error), replace(reference, eased=pays), plain
+
+    narrow = judged(start, at_zero)
+    if start.wide or at_zero.outside == 0 or at_zero.n < ENOUGH * start.d:
+        return narrow[1:]
+    wider = replace(start, encoding=start.encoding.scaled(WIDER), wide=True)
+    wide = judged(wider, total(begin(wider.encoding, loss="squared")))
+    return (wide if wide[0] < (1.0 - CUT_OFF) * narrow[0] else narrow)[1:]
+
+
+def foretold(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+    """Foretell the squared error of new rows, by generalised cross-validation: Σr²·(n/(n − d_eff))².
+
+    With the variance that the target's rounding has, so that 0 is not compared with 0.
     """
     unit, _ = units(reference)
     H, g = total.H[0] / unit, total.g[0] / unit
-    error = [0.0, 0.0]
-    for eased in (False, True):
-        inverse = np.linalg.inv(H + np.diag(penalties(replace(reference, eased=eased), ridge)))
-        w = -inverse @ g
-        squares = max(float(total.fourth / unit + 2.0 * g @ w + w @ H @ w), 0.0) + total.n / (12.0 * UNIT**2)
-        freedom = max(1.0 - float((inverse * H).sum()) / total.n, 1e-9)
-        error[eased] = squares / freedom**2
-    return 1.0 - error[True] / error[False]
+    inverse = np.linalg.inv(H + np.diag(penalties(reference, ridge)))
+    w = -inverse @ g
+    squares = max(float(total.fourth / unit + 2.0 * g @ w + w @ H @ w), 0.0) + total.n / (12.0 * UNIT**2)
+    freedom = max(1.0 - float((inverse * H).sum()) / total.n, 1e-9)
+    return squares / freedom**2
 
 
 def grid(squares: int, n: int) -> int:

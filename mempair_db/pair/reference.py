@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import classes
-from .encode import Encoding
+from .encode import WIDER, Encoding
 
 Integers = npt.NDArray[np.int64]
 
@@ -34,6 +34,12 @@ class Reference:
     weighted: bool = False  # whether rows count by weights, in 16ths
     class_weights: tuple[int, ...] = ()  # of no and yes, or of each class, in 16ths
     eased: bool = False  # whether a tenth of the ridge holds, see `exact.settle`
+    wide: bool = False  # whether numbers are clamped at ±16 of their scales instead of ±4
+
+    @property
+    def narrow(self) -> Encoding:
+        """How rows would become integers if the model were not wide: what follows from means, deviations, quantiles."""
+        return self.encoding.scaled(1.0 / WIDER) if self.wide else self.encoding
 
     @property
     def regression(self) -> bool:
@@ -58,7 +64,7 @@ class Reference:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that survive JSON without loss."""
-        kinds = {name: getattr(self, name) for name in ("labels", "weighted", "class_weights", "eased")}
+        kinds = {name: getattr(self, name) for name in ("labels", "weighted", "class_weights", "eased", "wide")}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kinds.items() if value} | {
             "encoding": self.encoding.to_json(),
             "loss": self.loss,
@@ -81,6 +87,7 @@ class Reference:
             weighted=bool(values.get("weighted", False)),
             class_weights=tuple(values.get("class_weights", ())),
             eased=bool(values.get("eased", False)),
+            wide=bool(values.get("wide", False)),
             **plain,
         )
 

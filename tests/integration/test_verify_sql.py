@@ -458,6 +458,37 @@ def test_an_eased_ridge_is_the_same_in_sql_and_in_duckdb(
         assert wrong == (["served"] if loss == "squared" else ["served", "constants"])  # which has no reference weights
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_numbers_that_are_clamped_farther_out_are_the_same_in_sql_and_in_duckdb(
+    world: World, tmp_path: Path, mempair: Run, loss: str
+) -> None:
+    world(
+        "create table t (id integer primary key, a float8, b float8, c text, value float8)",
+        "insert into t select i, exp(3 * sin(i) * cos(i * i % 101)) * case when i % 50 = 0 then 9 else 1 end, "
+        "case when i % 9 > 0 then i * 7919 % 100 end, 'c' || i % 3, "
+        "0 from generate_series(1, 2000) i",
+        "update t set value = a + sin(id * 7)",
+    )
+    world.execute(
+        "select mempair.create_model('m', 't', target => 'value', features => array['a', 'b', 'c'], loss => %s)", loss
+    )
+    world.work()
+    assert world.one("select (constants ->> 'wide')::boolean from mempair.model") is True
+    assert world.one("select max(abs(mempair_predict('m', t) - value)) from t") < 20
+    assert {fine for fine, _ in found(world).values()} == {True}
+    assert "how far out numbers are clamped" in found(world)["constants"][1]
+    assert mempair("verify", "m", "--dsn", world.dsn)[0] == 0
+    export(world.dsn, tmp_path / "e", rows=True)
+    with duckdb.connect(str(tmp_path / "e" / "mempair.duckdb")) as duck:
+        assert duck.execute("select distinct fine from verification").fetchall() == [(True,)]
+    world("delete from t where id % 7 = 0")
+    world.work()
+    assert {fine for fine, _ in found(world).values()} == {True}
+    with world.sql.transaction(force_rollback=True):  # scales that are four times too large
+        world("update mempair.model set constants = constants - 'wide'")
+        assert found(world)["constants"] == (False, "do not follow from the 1715 reference rows: centre or scale of a")
+
+
 def test_a_wide_model_is_verified_in_duckdb_by_a_short_script(world: World, tmp_path: Path) -> None:
     """Each of the 34,000 sums of 256 buckets was an expression of its own, which took DuckDB 2 GB to read."""
     world(

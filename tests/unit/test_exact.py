@@ -15,7 +15,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__  # type: ignore[impor
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from mempair_db.errors import InvalidParameter
-from mempair_db.pair import classes, exact, rules, sums
+from mempair_db.pair import classes, encode, exact, rules, sums
 from mempair_db.pair.encode import UNIT, Encoding, Matrix, Number, Vector, quantise
 from mempair_db.pair.quantised import fill
 from mempair_db.pair.reference import Reference
@@ -307,6 +307,49 @@ def test_rows_of_no_weight_do_not_ease_the_ridge_of_a_regression() -> None:
     weight = certain.astype(np.float64)
     assert exact.refer(x, y, weight=weight, loss="squared").eased
     assert not exact.refer(x, y, weight=1.0 - weight, loss="squared").eased
+
+
+def _skewed(flat: bool) -> tuple[Matrix, Vector]:
+    """A number whose tail goes far beyond four deviations, as people of a county do, and what grows with it."""
+    rng = np.random.default_rng(0)
+    x = rng.lognormal(sigma=1.2, size=(4000, 2))
+    grows = np.minimum(x[:, 0], 10.0) if flat else x[:, 0]
+    return x, grows + 0.3 * rng.normal(size=4000)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_regression_is_clamped_farther_out_where_it_goes_on_growing(loss: str) -> None:
+    (x, y), half = _skewed(flat=False), slice(2000)
+    wide = exact.refer(x[half], y[half], loss=loss, curves=4)
+    narrow = replace(wide, encoding=wide.narrow, wide=False)
+    assert wide.wide
+    assert wide.narrow == encode.fit(x[half], (), y[half], regression=True, curves=4)
+
+    def error(reference: Reference) -> float:
+        w = exact.solve(reference, exact.sums(reference, x[half], y[half]))
+        return float(np.sqrt(np.mean((exact.predict(reference, w, x[2000:])[:, 0] - y[2000:]) ** 2)))
+
+    assert error(wide) < 0.5 * error(narrow)
+    assert Reference.from_json(wide.to_json()).to_bytes() == wide.to_bytes() != narrow.to_bytes()
+
+
+def test_the_clamp_stays_where_nothing_grows_beyond_it_for_labels_and_for_few_rows() -> None:
+    x, y = _skewed(flat=True)
+    assert not exact.refer(x, y, loss="squared", curves=4).wide
+    assert not exact.refer(*_skewed(flat=False), loss="logistic", curves=4).wide
+    few = slice(20)
+    assert not exact.refer(x[few], y[few], loss="squared", curves=4).wide
+    inside = np.random.default_rng(0).uniform(size=(1000, 2))
+    assert not exact.refer(inside, inside[:, 0], loss="squared").wide
+
+
+def test_bends_of_a_wide_model_are_where_they_were_and_its_ridge_is_the_same_by_the_number_s_own_unit() -> None:
+    narrow = Encoding((Number(8.0, 4.0, (-128, 384), missing=True), Number(0.5, 1.0)))
+    wide = narrow.scaled(encode.WIDER)
+    assert [(number.scale, number.knots) for number in wide.numbers] == [(16.0, (-32, 96)), (4.0, ())]
+    assert wide.scaled(1 / encode.WIDER) == narrow
+    reference = replace(exact.begin(wide, loss="squared"), wide=True)
+    assert exact.penalties(reference, 16.0).tolist() == [0.1, 1.0, 1.0, 1.0, 16.0, 1.0]
 
 
 def test_squared_loss_is_ridge_regression() -> None:

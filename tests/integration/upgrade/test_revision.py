@@ -98,6 +98,21 @@ def test_exact_models_of_before_the_ridge_was_eased_are_read_anew_and_the_first_
     assert dict(world.execute("select model, epoch from mempair.model_status")) == {"small": 2, "usual": 2}
 
 
+def test_a_regression_of_before_numbers_could_be_clamped_farther_out_is_read_anew(world: World) -> None:
+    world(SHOP)
+    world.fill(1, 300)
+    world("select mempair.create_model('label', 'shop', target => 'churned', features => 'age')")
+    world("select mempair.create_model('number', 'shop', target => 'spend', features => 'age')")
+    world.work()
+    world("update mempair.alembic_version set version_num = 'mempair_0013'")
+    pretend(world.dsn, stamp()._replace(revision="mempair_0013"))
+    install(world.dsn)
+    asked = dict(world.execute("select name, retrain_requested from mempair.model"))
+    assert asked == {"label": None, "number": "numbers of a regression may be clamped farther out"}
+    world.work()
+    assert dict(world.execute("select model, epoch from mempair.model_status")) == {"label": 1, "number": 2}
+
+
 def test_a_model_whose_dates_were_numbers_like_any_other_is_read_anew(world: World) -> None:
     world(
         "create domain birthday as date",
