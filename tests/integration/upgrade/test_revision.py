@@ -104,6 +104,7 @@ def test_a_regression_of_before_numbers_could_be_clamped_farther_out_is_read_ane
     world("select mempair.create_model('label', 'shop', target => 'churned', features => 'age')")
     world("select mempair.create_model('number', 'shop', target => 'spend', features => 'age')")
     world.work()
+    before_turns(world)
     world("update mempair.alembic_version set version_num = 'mempair_0013'")
     pretend(world.dsn, stamp()._replace(revision="mempair_0013"))
     install(world.dsn)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-revision = "mempair_0014"
-down_revision = "mempair_0013"
+revision = "mempair_0015"
+down_revision = "mempair_0014"
 
 
 def upgrade() -> None:
