@@ -118,7 +118,8 @@ class MemoryPairModel(Declaration):
         found.metadata.info.setdefault(KEY, []).append(self)
         event.listen(found, "before_create", require_schema)
         event.listen(found, "after_create", CreateModel(self).execute_if(dialect="postgresql"))
-        event.listen(found, "before_drop", DropModel(name).execute_if(dialect="postgresql"))
+        dropped = DropModel(name, if_exists=True)  # the table may have been there before its model was declared
+        event.listen(found, "before_drop", dropped.execute_if(dialect="postgresql"))
 
 
 class CreateModel(ExecutableDDLElement):
