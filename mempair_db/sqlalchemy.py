@@ -18,8 +18,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Double, String, Table, event, inspect, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
-from sqlalchemy.sql import TableValuedColumn, quoted_name
+from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.compiler import DDLCompiler
+from sqlalchemy.sql.elements import TableValuedColumn
 from sqlalchemy.sql.functions import GenericFunction
 
 from mempair_db.database.features import Features, feature_list
