@@ -63,6 +63,10 @@ class CreateModelOp(MigrateOperation):
         """Drop it."""
         return DropModelOp(self.model.name, existing=self.model)
 
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        """Return what `alembic check` and `compare_metadata` say."""
+        return ("add_mempair_model", self.model.name)
+
 
 @Operations.register_operation("drop_mempair_model")
 class DropModelOp(MigrateOperation):
@@ -90,6 +94,10 @@ class DropModelOp(MigrateOperation):
             raise NotImplementedError(f"how model {self.name!r} was declared is not known here")
         return CreateModelOp(self.existing) if self.existing.source else NothingOp()
 
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        """Return what `alembic check` and `compare_metadata` say."""
+        return ("remove_mempair_model", self.name)
+
 
 class NothingOp(MigrateOperation):
     """The way back from dropping a model whose table was gone."""
@@ -115,6 +123,10 @@ class AlterModelOp(MigrateOperation):
     def reverse(self) -> AlterModelOp:
         """Change them back."""
         return AlterModelOp(self.name, self.existing, self.changes)
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        """Return what `alembic check` and `compare_metadata` say."""
+        return ("modify_mempair_model", self.name, self.existing, self.changes)
 
 
 @Operations.implementation_for(CreateModelOp)
@@ -197,7 +209,9 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
         changes = {key: value for key, value in _said(model).items() if known.options.get(key) != value}
         if changes:
             log.info("Detected changed parameters of model %r: %s", name, ", ".join(changes))
-            upgrade.ops.append(AlterModelOp(name, changes, {key: known.options.get(key) for key in changes}))
+            # Another unlearner brings defaults of its own: the way back says all that there was.
+            undone = {*changes, *(ALTERABLE & known.options.keys() if "unlearner" in changes else ())}
+            upgrade.ops.append(AlterModelOp(name, changes, {key: known.options.get(key) for key in sorted(undone)}))
     if upgrade.ops and "revision_context" in context.opts:
         _place(context.opts["revision_context"], declares=any(isinstance(each, CreateModelOp) for each in upgrade.ops))
 

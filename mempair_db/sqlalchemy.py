@@ -18,8 +18,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Double, String, Table, event, inspect, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
-from sqlalchemy.sql import TableValuedColumn, quoted_name
+from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.compiler import DDLCompiler
+from sqlalchemy.sql.elements import TableValuedColumn
 from sqlalchemy.sql.functions import GenericFunction
 
 from mempair_db.database.features import Features, feature_list
@@ -128,7 +129,8 @@ class MemoryPairModel(Declaration):
         found.metadata.info.setdefault(KEY, []).append(self)
         event.listen(found, "before_create", require_schema)
         event.listen(found, "after_create", CreateModel(self).execute_if(dialect="postgresql"))
-        event.listen(found, "before_drop", DropModel(name).execute_if(dialect="postgresql"))
+        dropped = DropModel(name, if_exists=True)  # the table may have been there before its model was declared
+        event.listen(found, "before_drop", dropped.execute_if(dialect="postgresql"))
 
 
 class CreateModel(ExecutableDDLElement):

@@ -228,7 +228,7 @@ begin
     elsif exists (select from mempair.foreign_partitions(model.source)) then
         raise exception 'partition % is a foreign table: triggers see neither its rows nor statements on the tables above it',
             (select min(f.relation::text) from mempair.foreign_partitions(model.source) f)
-            using errcode = 'MP003', hint = format('Detach it, then: mempair reconcile %s --repair. For one model with the server behind it: mempair fleet.',
+            using errcode = 'MP003', hint = format('Detach it, then: mempair reconcile %I --repair. For one model with the server behind it: mempair fleet.',
                                                    model.name);
     end if;
     select not c.partitions <@ mempair.partitions_of(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,6 @@ def verify(
             connection.execute(query("retrain"), {"name": name, "reason": f"verify found differences: {wrong}"})
         say(f"{name} differs from its table: {wrong}. A refresh is requested.")
         return
-    remedy = f"`mempair verify {name} --repair` asks for a refresh."
+    remedy = f"`mempair verify {shlex.quote(name)} --repair` asks for a refresh."
     say(f"{name} differs from its table: {wrong}. {remedy}")
     raise typer.Exit(5)

@@ -44,8 +44,11 @@ class Client:
 
     def __enter__(self) -> Client:
         """Open the pool."""
-        with connect(self.dsn):  # whether the schema fits this code is asked once
-            self._pool = ConnectionPool(self.dsn, min_size=1, max_size=self.connections, kwargs=OPTIONS, open=True)
+        with connect(
+            self.dsn
+        ) as first:  # whether the schema fits this code is asked once, and whether this is a pooler
+            options = OPTIONS | {"prepare_threshold": first.prepare_threshold}
+        self._pool = ConnectionPool(self.dsn, min_size=1, max_size=self.connections, kwargs=options, open=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,8 +154,9 @@ class AsyncClient:
 
     async def __aenter__(self) -> AsyncClient:
         """Open the pool."""
-        with connect(self.dsn):
-            pool = AsyncConnectionPool(self.dsn, min_size=1, max_size=self.connections, kwargs=OPTIONS, open=False)
+        with connect(self.dsn) as first:
+            options = OPTIONS | {"prepare_threshold": first.prepare_threshold}
+        pool = AsyncConnectionPool(self.dsn, min_size=1, max_size=self.connections, kwargs=options, open=False)
         await pool.open()
         self._pool = pool
         return self

@@ -23,6 +23,9 @@ def connect(
     """Connect; commit at the end of the block, roll back if it fails, and translate what it raises.
 
     `checked`: only to a database whose schema mempair fits this code.
+
+    Statements are prepared, which saves a small batch a third of its time, unless a pooler is in between: in
+    transaction mode it hands every transaction another session. It has a session number of its own, which tells it.
     """
     # UTF8: what the database's own encoding has, it has too, and the binary formats are read as such.
     options: dict[str, Any] = {"application_name": application_name, "client_encoding": "UTF8"}
@@ -30,6 +33,8 @@ def connect(
         # The only one that psycopg reads; a role or a database may have another. Poolers keep it for its client.
         if not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
             connection.execute("set datestyle = iso")
+        if connection.execute("select pg_catalog.pg_backend_pid()").fetchone() != (connection.info.backend_pid,):
+            connection.prepare_threshold = None
         if checked:
             revision.require(connection)
         connection.autocommit = autocommit

@@ -32,16 +32,8 @@ KEYS_AT_ONCE: Final = 20_000
 
 
 def prepare(connection: psycopg.Connection[Any]) -> None:
-    """Set a worker's connection up: one snapshot per transaction, numpy arrays in binary.
-
-    Statements are prepared, which saves a small batch a third of its time, unless a pooler is in between: in
-    transaction mode it hands every transaction another session. It has a session number of its own, which tells it.
-    """
+    """Set a worker's connection up: one snapshot per transaction, numpy arrays in binary."""
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
-    with connection.transaction():
-        session = connection.execute("select pg_catalog.pg_backend_pid()").fetchone()
-    if session != (connection.info.backend_pid,):
-        connection.prepare_threshold = None
     arrays.register(connection)
     refuse_shadows(connection)
 

@@ -1,4 +1,5 @@
--- What `mempair doctor` looks at. A check is a query that returns one row per problem: what is wrong, and what to do.
+-- What `mempair doctor` looks at. A check is a query that returns one row per problem: what is wrong, and what to do. What SQL
+-- quotes in a command, a shell takes so too.
 
 -- doctor_server --
 select pg_catalog.format('PostgreSQL %%s is too old', pg_catalog.current_setting('server_version')) as problem,
@@ -12,11 +13,11 @@ where pg_catalog.getdatabaseencoding() = 'SQL_ASCII'
 
 -- doctor_rights --
 select pg_catalog.format('role %%s may not use schema mempair', current_user) as problem,
-       pg_catalog.format('As its owner: mempair grant --reader %%s (or --worker, --auditor, --operator).', current_user) as remedy
+       pg_catalog.format('As its owner: mempair grant --reader %%I (or --worker, --auditor, --operator).', current_user) as remedy
 where not pg_catalog.has_schema_privilege('mempair', 'usage')
 union all
 select pg_catalog.format('%%s lacks %%s on table %%s', g.role_name, w.privilege, w.relation),
-       pg_catalog.format('mempair grant --%%s %%s', g.kind, g.role_name)
+       pg_catalog.format('mempair grant --%%s %%I', g.kind, g.role_name)
 from mempair.granted g
 join pg_catalog.pg_roles r on r.rolname = g.role_name
 join (values
@@ -27,7 +28,7 @@ join (values
 where not pg_catalog.has_table_privilege(g.role_name, w.relation, w.privilege)
 union all
 select pg_catalog.format('%%s may not read the table of model %%s as its worker', g.role_name, m.name),
-       pg_catalog.format('mempair grant --worker %%s', g.role_name)
+       pg_catalog.format('mempair grant --worker %%I', g.role_name)
 from mempair.granted g
 join pg_catalog.pg_roles r on r.rolname = g.role_name
 cross join mempair.model m
@@ -42,7 +43,7 @@ where not exists (select from pg_catalog.pg_class c where c.oid = m.source)
 union all
 select pg_catalog.format('model %%s: triggers on %%s are %%s (%%s)', m.name, w.relation, w.problem,
                          pg_catalog.string_agg(distinct w.operation, ', ')),
-       pg_catalog.format('mempair reconcile %%s --repair', m.name)
+       pg_catalog.format('mempair reconcile %%I --repair', m.name)
 from mempair.model m
 join pg_catalog.pg_class c on c.oid = m.source
 cross join lateral mempair.wrong_triggers(m.id, m.source) w
@@ -65,7 +66,7 @@ where setting ~ '^session_replication_role=(replica|local)$'
 -- doctor_subscriptions --
 select pg_catalog.format('model %%s: %%s is filled by logical replication, which fires no statement triggers', m.name, p.relation)
            as problem,
-       'Declare the model where the rows are written, or retrain it after every load: mempair retrain ' || m.name as remedy
+       'Declare the model where the rows are written, or retrain it after every load: mempair retrain ' || pg_catalog.quote_ident(m.name) as remedy
 from mempair.model m
 join pg_catalog.pg_class c on c.oid = m.source
 cross join lateral mempair.partitions(m.source) p

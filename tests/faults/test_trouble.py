@@ -17,12 +17,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from mempair_db.client import Client
 from mempair_db.database import faults
 from mempair_db.database.connect import connect
 from mempair_db.database.install import install
 from mempair_db.embedded.server import Server
 from mempair_db.ledger import record
-from mempair_db.worker import batch
 from mempair_db.worker.loop import Worker
 from tests.world import CHURN, SHOP, same
 
@@ -348,9 +348,11 @@ def test_a_pooler_in_transaction_mode_is_no_obstacle(story: Story, tmp_path: Pat
             story.sql.execute("delete from shop where id = 7")
             run_until_done(story, dsn)
             story.sql.execute("delete from shop where id = 8")
+            for _ in range(2):  # programs, one after the other in the same session
+                with Client(dsn) as client:
+                    for _ in range(12):  # what is asked six times is prepared
+                        client.status("churn")
             with connect(dsn, autocommit=True) as pooled, connect(story.dsn, autocommit=True) as direct:
-                batch.prepare(pooled)
-                batch.prepare(direct)
                 assert pooled.prepare_threshold is None
                 assert direct.prepare_threshold is not None
             run_until_done(story, dsn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, tzinfo
@@ -19,7 +20,7 @@ from mempair_db.database.install import install
 from mempair_db.errors import UnsupportedDatabase, VerificationFailed
 from mempair_db.ledger import keys, receipts
 from tests.conftest import Run
-from tests.world import OWNER, OWNER_PASSWORD, World, make_owner, opened
+from tests.world import CHURN, OWNER, OWNER_PASSWORD, SHOP, World, make_owner, opened
 
 Superuser = Callable[[str], str]
 KEY = keys.SigningKey.new("db.example.org")
@@ -126,6 +127,15 @@ def test_every_trouble_is_named_with_its_remedy(shop: World, superuser: Superuse
     assert code == 1
     assert list(found) == [check]
     assert remedy in found[check][1]
+
+
+def test_a_command_that_is_named_can_be_given_as_it_is(world: World, mempair: Run) -> None:
+    world(SHOP, CHURN.replace("'churn'", "'who leaves?'"), "alter table shop disable trigger user")
+    _, found = findings(mempair, world.dsn)
+    program, *words = shlex.split(found["triggers"][1])
+    assert (program, words) == ("mempair", ["reconcile", "who leaves?", "--repair"])
+    assert mempair(*words, "--dsn", world.dsn)[0] == 0
+    assert findings(mempair, world.dsn) == (0, {})
 
 
 def test_stale_statistics_are_named_where_autovacuum_does_not_come(

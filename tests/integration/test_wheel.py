@@ -62,6 +62,19 @@ def test_on_arm64_too_everything_comes_as_wheels(wheel: Path, tmp_path: Path) ->
     require_wheels(tmp_path, "3.14", "aarch64", str(wheel))
 
 
+def test_older_versions_of_what_projects_choose_themselves_will_do(tmp_path: Path) -> None:
+    """A project has its own SQLAlchemy and Alembic, and its command line its own Typer."""
+    asked = {each.name: each.specifier for each in map(Requirement, metadata.requires("mempair_db") or [])}
+    lowest = [f"{name}=={str(asked[name]).removeprefix('>=')}" for name in ("alembic", "typer")]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path), *lowest, "sqlalchemy<2.1"]
+    older = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    subprocess.run(pip, check=True, capture_output=True, env=older)
+    older |= {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    for words in (("-c", "import mempair_db.alembic"), ("-m", "mempair_db", "worker", "--help")):
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=older)
+        assert done.returncode == 0, done.stderr
+
+
 def test_what_the_lock_of_ci_pins_for_the_oldest_python_alone_comes_as_wheels(tmp_path: Path) -> None:
     pins = map(Requirement, (ROOT / ".ci/constraints.txt").read_text().splitlines())
     old = [

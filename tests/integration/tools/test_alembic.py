@@ -201,6 +201,34 @@ def test_autogenerate_writes_what_changed_and_downgrades_undo_it(project: Projec
     assert project.models() == []
 
 
+def test_what_a_revision_would_change_is_told_without_writing_one(project: Project) -> None:
+    project.declare()
+    assert "('add_mempair_model', 'churn')" in project.run("check").stdout
+    project.autogenerate(1)
+    assert "No new upgrade operations detected" in project.alembic("check")
+    project.declare(gamma=0.25)
+    assert "('modify_mempair_model', 'churn', {'gamma': 0.5}, {'gamma': 0.25})" in project.run("check").stdout
+    (project.folder / "own" / "tables.py").write_text(TABLES)
+    told = project.run("check")
+    assert (told.returncode, "('remove_mempair_model', 'churn')" in told.stdout) == (255, True)
+
+
+def test_the_way_back_from_another_unlearner_restores_what_that_has_changed(project: Project) -> None:
+    tables = project.folder / "own" / "tables.py"
+    model = "\nMemoryPairModel('churn', customers, target='churned', features='age'"
+    tables.write_text(f"{TABLES}{model}, ridge=3, curves=2)")
+    project.autogenerate(1)
+    exact = project.everything()
+    tables.write_text(f"{TABLES}{model}, unlearner='symmetric', epsilon=2, m=7, on_exhausted='halt')")
+    project.autogenerate(2)
+    certified = project.everything()
+    tables.write_text(f"{TABLES}{model}, unlearner='exact')")
+    project.autogenerate(3)
+    for before in (certified, exact):
+        project.alembic("downgrade", "-1")
+        assert project.everything() == before
+
+
 def test_a_project_without_our_schema_is_told_how_to_get_it(tmp_path: Path, empty_database: str) -> None:
     project = Project(tmp_path, empty_database)
     project.declare()

@@ -8,7 +8,20 @@ from datetime import timedelta
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Double, Engine, String, create_engine, create_mock_engine, func, select
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    create_mock_engine,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
 from sqlalchemy.pool import NullPool
@@ -73,6 +86,18 @@ def test_a_model_is_created_and_dropped_with_its_table(engine: Engine, database:
     Base.metadata.drop_all(engine)
     with psycopg.connect(database) as connection:
         assert connection.execute("select count(*) from mempair.model").fetchone() == (0,)
+
+
+def test_a_table_from_before_its_model_was_declared_can_be_dropped(database: str) -> None:
+    engine = engine_for(database)
+    metadata = MetaData()
+    table = Table("visit", metadata, Column("id", Integer, primary_key=True), Column("paid", Boolean))
+    metadata.create_all(engine)
+    MemoryPairModel("m", table, target="paid", features=["id"])
+    metadata.drop_all(engine)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select to_regclass('visit')").fetchone() == (None,)
+    engine.dispose()
 
 
 def test_without_our_schema_no_table_is_made_and_the_remedy_is_named(empty_database: str) -> None:
