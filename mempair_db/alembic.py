@@ -210,7 +210,7 @@ def _compare(context: AutogenContext, upgrade: UpgradeOps, _: Any) -> None:
         if changes:
             log.info("Detected changed parameters of model %r: %s", name, ", ".join(changes))
             # Another unlearner brings defaults of its own: the way back says all that there was.
-            undone = {*changes, *(ALTERABLE & known.options.keys() if "unlearner" in changes else ())}
+            undone = {*changes, *(known.options.keys() & ALTERABLE if "unlearner" in changes else ())}
             upgrade.ops.append(AlterModelOp(name, changes, {key: known.options.get(key) for key in sorted(undone)}))
     if upgrade.ops and "revision_context" in context.opts:
         _place(context.opts["revision_context"], declares=any(isinstance(each, CreateModelOp) for each in upgrade.ops))

@@ -44,9 +44,7 @@ class Client:
 
     def __enter__(self) -> Client:
         """Open the pool."""
-        with connect(
-            self.dsn
-        ) as first:  # whether the schema fits this code is asked once, and whether this is a pooler
+        with connect(self.dsn) as first:  # asked once: whether the schema fits this code, whether this is a pooler
             options = OPTIONS | {"prepare_threshold": first.prepare_threshold}
         self._pool = ConnectionPool(self.dsn, min_size=1, max_size=self.connections, kwargs=options, open=True)
         return self
