@@ -268,7 +268,7 @@ begin
         return query select 'constants', false, 'constants and sums do not fit together: mempair.retrain reads the table anew';
         return;
     end if;
-    -- A sum takes .1 to .5 µs a row, and to be planned as long as some 800 rows (1,278 to 74,701 sums, two shared cores).
+    -- A sum takes 0.1 to 0.5 us a row, and to be planned as long as some 800 rows (1,278 to 74,701 sums, two shared cores).
     seconds := cardinality(stored) * ((select s.rows_learned from mempair.state s where s.model_id = model.id) + 800) / 3e6::float8;
     if seconds > 30 then
         raise notice 'model % has % sums; SQL adds them up one by one, which takes about %', quote_literal(model.name), cardinality(stored), case

@@ -84,6 +84,10 @@ def test_pgspot_finds_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+def test_what_is_installed_is_ascii_which_every_encoding_of_a_database_has() -> None:
+    assert [line for line in script().splitlines() if not line.isascii()] == []
+
+
 def test_dynamic_sql_is_only_made_by_format() -> None:
     execute = re.compile(
         r"^.*\bexecute\s+(?!function\b|on\b)(?!(pg_catalog\.)?format\().*$", re.MULTILINE | re.IGNORECASE
