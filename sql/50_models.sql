@@ -234,8 +234,8 @@ begin
     for object in
         select p.oid::regprocedure as signature from pg_proc p
         where p.pronamespace = 'mempair'::regnamespace
-          and p.proname ~ format('^((guard|key|x|c|y|subject|used|margin|squares|find|place)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
-        order by p.proname in (format('guard_%s', model.id), format('find_%s', model.id), format('place_%s', model.id)) desc  -- depend on the others
+          and p.proname ~ format('^((guard|key|packed|x|c|y|subject|used|margin|squares|find|place)_%1$s|capture_%1$s_[a-z_]+)$', model.id)
+        order by p.proname in (format('guard_%s', model.id), format('packed_%s', model.id), format('find_%s', model.id), format('place_%s', model.id)) desc  -- depend on the others
     loop
         execute format('drop function %s', object.signature);
     end loop;

@@ -83,6 +83,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('select', 'table', 'source_%s'),
         ('execute', 'function', 'key_%s'),
         ('execute', 'function', 'x_%s'),
+        ('execute', 'function', 'packed_%s'),
         ('execute', 'function', 'c_%s'),
         ('execute', 'function', 'y_%s'),
         ('execute', 'function', 'find_%s'),
@@ -143,7 +144,8 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     execute format('create or replace view mempair.source_%1$s as
         select mempair.key_%1$s(mempair_row.*) as row_key, mempair.x_%1$s(mempair_row.*) as x,
-               mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y, mempair_row.ctid as place
+               mempair.c_%1$s(mempair_row.*) as c, mempair.y_%1$s(mempair_row.*) as y, mempair_row.ctid as place,
+               mempair.packed_%1$s(mempair_row.*) as packed
         from %2$s mempair_row', model.id, model.source);
     execute format('revoke all on mempair.source_%s from public', model.id);
 end $$;

@@ -1,9 +1,12 @@
 """Many rows in one value: how the server packs them, and how they become arrays without an object for each of them.
 
-A row of the source is (row_key, x, c, y), and `string_agg(record_send(row), '')` puts some hundred blocks of the table
-into one value. Of every row it has the number of its columns, then of each column its type, its length in bytes, −1 for
-NULL, and its bytes, as a binary COPY has them; of an array's elements length and bytes. All numbers are big-endian. (A
-million rows of ten numbers: 0.1 s of the client's processor, where fetching them one by one took 0.7 s.)
+A row of the source is (row_key, packed, c, y), and `string_agg(record_send(row), '')` puts some hundred blocks of
+the table into one value. Of every row it has the number of its columns, then of each column its type, its length in
+bytes, −1 for NULL, and its bytes, as a binary COPY has them; of an array's elements length and bytes. All numbers are
+big-endian. (A million rows of ten numbers: 0.1 s of the client's processor, where fetching them one by one took 0.7 s.)
+
+What is packed are the numbers, in the same way: a row of line segments, each of which has four of them, or an array
+where the model has arrays (`packed_expression` in sql/30_capture.sql).
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 COLUMNS: Final = 4
+SEGMENT: Final = 601  # the type of a line segment, in every PostgreSQL
+SEGMENTS: Final = 4  # bytes before the first segment: how many there are
+NAN: Final = np.float64(np.nan).view(np.uint64)
 _FACTOR: Final = np.uint64(secrets.randbits(64) | 1)  # nobody who chooses keys can make them fall together
 
 
@@ -124,17 +130,26 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def unpack(data: bytes, count: int, numbers: int, texts: int) -> Rows:
-    """Read so many rows with so many numbers and texts; one whose array is of another length has NaN."""
+    """Read so many rows with so many numbers and texts; one whose array is missing or of another length has NaN."""
     starts, lengths = np.empty((COLUMNS, count), np.int64), np.empty((COLUMNS, count), np.int64)
     there = np.frombuffer(data, np.uint8)
     if _columns(there, starts, lengths) != len(data):
         raise ValueError(f"{count} rows do not end where their {len(data)} bytes do")
-    x, y = np.full((count, numbers), np.nan), np.full((count, 1), np.nan)
-    _floats(there, starts[1] + arrays.HEADER, lengths[1] - arrays.HEADER, 4, x.view(np.uint64))
-    _floats(there, starts[3], lengths[3], 0, y.view(np.uint64))
+    x, y = np.empty((count, numbers)), np.empty((count, 1))
+    if _has_segments(data, starts[1], lengths[1]):
+        _floats(there, starts[1] + SEGMENTS, lengths[1] - SEGMENTS, 8, 4, x.view(np.uint64))
+    else:
+        _floats(there, starts[1] + arrays.HEADER, lengths[1] - arrays.HEADER, 4, 1, x.view(np.uint64))
+    _floats(there, starts[3], lengths[3], 0, 1, y.view(np.uint64))
     bounds: list[tuple[int, int]] = list(zip(starts[2].tolist(), lengths[2].tolist(), strict=True)) if texts else []
     c = arrays.text_rows([data[a : a + n] if n >= 0 else None for a, n in bounds], texts)
     return Rows(Texts(data, starts[0], lengths[0]), x, c, y[:, 0])
+
+
+def _has_segments(data: bytes, starts: Places, lengths: Places) -> bool:
+    """Return whether rows have segments, by the type that the first of them begins with; only arrays can be missing."""
+    at = int(starts[0]) + SEGMENTS if len(starts) and lengths[0] > SEGMENTS else None
+    return at is not None and int.from_bytes(data[at : at + 4], "big") == SEGMENT
 
 
 @compiled
@@ -223,17 +238,25 @@ def _length(data: Bytes, at: int) -> Any:
 
 
 @compiled
-def _floats(data: Bytes, starts: Places, lengths: Places, before: int, out: npt.NDArray[np.uint64]) -> None:
-    """Turn numbers of eight bytes, each with some bytes before it, into those of this machine."""
+def _floats(
+    data: Bytes, starts: Places, lengths: Places, before: int, together: int, out: npt.NDArray[np.uint64]
+) -> None:
+    """Turn numbers of eight bytes into those of this machine; some bytes come before each so many of them.
+
+    Places have no sign: numba would ask of each byte whether it is counted from the end, three times as long.
+    """
     width = out.shape[1]
+    size = before + 8 * together
+    groups = (width + together - 1) // together
     for row in range(len(starts)):
-        if lengths[row] != width * (before + 8):
+        if lengths[row] != groups * size:
+            out[row] = NAN
             continue
-        at = starts[row]
-        for j in range(width):
-            at += before
-            number = np.uint64(0)
-            for k in range(8):
-                number = number << np.uint64(8) | np.uint64(data[at + k])
-            out[row, j] = number
-            at += 8
+        for group in range(groups):
+            at = np.uint64(starts[row] + group * size + before)
+            for j in range(group * together, min(width, (group + 1) * together)):
+                number = np.uint64(0)
+                for k in range(8):
+                    number = number << np.uint64(8) | np.uint64(data[at + np.uint64(k)])
+                out[row, j] = number
+                at += np.uint64(8)

@@ -105,7 +105,7 @@ from (select pg_catalog.format('(%%s,0)', g.block)::tid as first, pg_catalog.for
       from unnest(%(firsts)s::bigint[], %(lasts)s::bigint[]) as b(first, last),
            pg_catalog.generate_series(b.first, b.last, %(step)s::bigint) g(block) offset 0) as p,
      lateral (select pg_catalog.count(*)::integer, pg_catalog.string_agg(pg_catalog.record_send(s), '')
-              from (select t.row_key, t.x, t.c, t.y from {rows} t
+              from (select t.row_key, t.packed, t.c, t.y from {rows} t
                     where t.y is not null and t.place >= p.first and t.place < p.last) as s
              ) as r(count, packed)
 
@@ -398,7 +398,7 @@ from (select pg_catalog.format('(%%s,0)', g.block)::tid as first,
              pg_catalog.format('(%%s,0)', case when g.block + %(step)s > %(end)s then %(last)s else g.block + %(step)s end)::tid as last
       from pg_catalog.generate_series(%(first)s::bigint, %(end)s::bigint, %(step)s::bigint) g(block) offset 0) as p,
      lateral (select pg_catalog.count(*)::integer, pg_catalog.string_agg(pg_catalog.record_send(s), '')
-              from (select t.row_key, t.x, t.c, t.y from {rows} t
+              from (select t.row_key, t.packed, t.c, t.y from {rows} t
                     where t.y is not null and t.place >= p.first and t.place < p.last) as s
              ) as r(count, packed)
 
