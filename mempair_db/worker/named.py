@@ -127,13 +127,9 @@ class Found(NamedTuple):
 
 def find(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> Found:
     """Return the rows that have these keys, and perhaps others."""
-    found = _read_blocks(connection, model, keys, seq) if len(keys) >= FEW else None
-    at = found.at if found is not None else np.full(len(keys), -ABSENT)
-    if found is not None and not (at == -ABSENT).any():
-        return found
-    left = arrays.Keys({keys[i] for i in np.flatnonzero(at == -ABSENT).tolist()})
-    rows = _find_each(connection, model, left)
-    rows = rows if found is None else _both(found.rows, rows)
+    if len(keys) >= FEW and (ranges := _ranges(connection, model, keys, seq)):
+        return _in_blocks(connection, model, keys, ranges)
+    rows = _find_each(connection, model, arrays.Keys(set(keys)))
     return Found(rows, Texts.of(rows.keys).places_of(keys))
 
 
@@ -153,8 +149,8 @@ def _find_each(connection: psycopg.Connection[Any], model: Model, keys: arrays.K
     )
 
 
-def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> Found | None:
-    """Read the blocks in which the rows of whole chunks lie side by side; None if there are none."""
+def _ranges(connection: psycopg.Connection[Any], model: Model, keys: Texts, seq: Places) -> list[tuple[int, int]]:
+    """Return the blocks in which the rows of whole chunks lie side by side."""
     bounds = np.append(np.flatnonzero(np.diff(seq, prepend=-1)), len(seq)).tolist()
     wanted = min(MANY, BLOCK / (32 + 8 * model.number_count + 16 * model.text_count) / WASTE)  # of a block, on average
     large = [(a, b - 1) for a, b in pairwise(bounds) if b - a >= MANY]
@@ -166,12 +162,23 @@ def _read_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts,
             first, last = sorted((block[keys[a]], block[keys[b]]))
             if (last - first) * wanted <= b - a + 1:
                 ranges.append((first, last))
-    if not ranges:
-        return None
-    firsts, lasts = zip(*_joined(ranges), strict=True)
+    return _joined(ranges)
+
+
+def _in_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, ranges: list[tuple[int, int]]) -> Found:
+    """Return what is in these blocks, and before it the rows that lie elsewhere.
+
+    The first two rows of a statement are a chunk each, and often lie in the block before the others.
+    """
+    firsts, lasts = zip(*ranges, strict=True)
     values = {"firsts": list(firsts), "lasts": list(lasts), "step": BLOCKS_AT_ONCE}
     with Adding(model) as adding:
         parts = [adding.add(rows) for rows in _pieces(connection, model, values)]
+        there = Texts.joined([Texts.of(part.keys) for part in parts])
+        missing = np.flatnonzero(there.places_of(keys) == -ABSENT).tolist()
+        if missing:
+            elsewhere = arrays.Keys(dict.fromkeys(keys[i] for i in missing))
+            parts.insert(0, adding.add(_find_each(connection, model, elsewhere)))
     rows = packed.joined(parts)
     return Found(rows, Texts.of(rows.keys).places_of(keys), adding.sums)
 
