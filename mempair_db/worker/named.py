@@ -173,14 +173,16 @@ def _in_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, r
     firsts, lasts = zip(*ranges, strict=True)
     values = {"firsts": list(firsts), "lasts": list(lasts), "step": BLOCKS_AT_ONCE}
     with Adding(model) as adding:
-        parts = [adding.add(rows) for rows in _pieces(connection, model, values)]
-        there = Texts.joined([Texts.of(part.keys) for part in parts])
-        missing = np.flatnonzero(there.places_of(keys) == -ABSENT).tolist()
-        if missing:
-            elsewhere = arrays.Keys(dict.fromkeys(keys[i] for i in missing))
-            parts.insert(0, adding.add(_find_each(connection, model, elsewhere)))
-    rows = packed.joined(parts)
-    return Found(rows, Texts.of(rows.keys).places_of(keys), adding.sums)
+        rows = packed.joined([adding.add(rows) for rows in _pieces(connection, model, values)])
+        at = Texts.of(rows.keys).places_of(keys)
+        missing = np.flatnonzero(at == -ABSENT)
+        if len(missing):
+            names = [keys[i] for i in missing.tolist()]
+            elsewhere = adding.add(_find_each(connection, model, arrays.Keys(dict.fromkeys(names))))
+            rows = packed.joined([elsewhere, rows])
+            at[at >= 0] += len(elsewhere.y)
+            at[missing] = Texts.of(elsewhere.keys).places_of(Texts.of(names))
+    return Found(rows, at, adding.sums)
 
 
 def _pieces(connection: psycopg.Connection[Any], model: Model, values: dict[str, Any]) -> Iterator[Rows]:
