@@ -173,15 +173,15 @@ def _in_blocks(connection: psycopg.Connection[Any], model: Model, keys: Texts, r
     firsts, lasts = zip(*ranges, strict=True)
     values = {"firsts": list(firsts), "lasts": list(lasts), "step": BLOCKS_AT_ONCE}
     with Adding(model) as adding:
-        rows = packed.joined([adding.add(rows) for rows in _pieces(connection, model, values)])
-        at = Texts.of(rows.keys).places_of(keys)
+        parts = [adding.add(rows) for rows in _pieces(connection, model, values)]
+        at = Texts.joined([Texts.of(part.keys) for part in parts]).places_of(keys)
         missing = np.flatnonzero(at == -ABSENT)
         if len(missing):
             names = [keys[i] for i in missing.tolist()]
-            elsewhere = adding.add(_find_each(connection, model, arrays.Keys(dict.fromkeys(names))))
-            rows = packed.joined([elsewhere, rows])
-            at[at >= 0] += len(elsewhere.y)
-            at[missing] = Texts.of(elsewhere.keys).places_of(Texts.of(names))
+            parts.insert(0, adding.add(_find_each(connection, model, arrays.Keys(dict.fromkeys(names)))))
+            at[at >= 0] += len(parts[0].y)
+            at[missing] = Texts.of(parts[0].keys).places_of(Texts.of(names))
+        rows = packed.joined(parts)
     return Found(rows, at, adding.sums)
 
 
