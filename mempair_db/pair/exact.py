@@ -416,7 +416,8 @@ def _held_back_least(
     def judged(reference: Reference, plain: Sums) -> tuple[float, Reference, Sums]:
         squares = replace(reference, loss="squared")
         sums = total(squares) if reference.weighted else plain
-        error, eased = (foretold(replace(squares, eased=eased), sums, ridge) for eased in (False, True))
+        ridges = (penalties(replace(squares, eased=eased), ridge) for eased in (False, True))
+        error, eased = (foretold(squares, sums, penalty) for penalty in ridges)
         pays = ridge == RIDGE and eased < (1.0 - SQUARES_HELD_BACK) * error
         return (eased if pays else error), replace(reference, eased=pays), plain
 
@@ -428,14 +429,14 @@ def _held_back_least(
     return (wide if wide[0] < (1.0 - CUT_OFF) * narrow[0] else narrow)[1:]
 
 
-def foretold(reference: Reference, total: Sums, ridge: float = RIDGE) -> float:
+def foretold(reference: Reference, total: Sums, penalty: Vector) -> float:
     """Foretell the squared error of new rows, by generalised cross-validation: Σr²·(n/(n − d_eff))².
 
     With the variance that the target's rounding has, so that 0 is not compared with 0.
     """
     unit, _ = units(reference)
     H, g = total.H[0] / unit, total.g[0] / unit
-    inverse = np.linalg.inv(H + np.diag(penalties(reference, ridge)))
+    inverse = np.linalg.inv(H + np.diag(penalty))
     w = -inverse @ g
     squares = max(float(total.fourth / unit + 2.0 * g @ w + w @ H @ w), 0.0) + total.n / (12.0 * UNIT**2)
     freedom = max(1.0 - float((inverse * H).sum()) / total.n, 1e-9)

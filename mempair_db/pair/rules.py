@@ -9,14 +9,15 @@ import numpy as np
 
 from . import classes
 from .encode import RAREST, Matrix
-from .exact import NOTHING_LEFT, REACH, RIDGE, moved, penalties, spared, units
+from .exact import NOTHING_LEFT, REACH, RIDGE, foretold, moved, penalties, spared, units
 from .reference import SHARES, Reference
 from .sums import Sums
 
 FAR: Final = 0.35  # a model that has moved scores by more is refreshed
 CUT: Final = 0.999 * REACH
 GAMMA: Final = 0.1  # the default; one that the user chose is left alone
-TELLING: Final = 100  # rows: with fewer Akaike's criterion believes a model too soon
+TELLING: Final = 100  # rows: with fewer a criterion believes a model too soon
+HALF: Final = 0.5  # of the mean's squared error: a regression that foretells less opens
 MOST_OUTSIDE: Final = 0.01
 MOST_UNKNOWN: Final = 0.05
 
@@ -49,14 +50,17 @@ def gate(reference: Reference, total: Sums, gamma: float, ridge: float = RIDGE) 
 def tells(reference: Reference, total: Sums, ridge: float = RIDGE) -> bool:
     """Whether new rows would cost less than with the intercept alone, by Akaike's criterion (EXACT.md, 3).
 
-    Where there are nearly as many coordinates as rows, d_eff counts rows that are decided as if they were not. Not of a
-    regression: how large its noise is would have to be told from residuals that a wide model has used up.
+    Where there are nearly as many coordinates as rows, d_eff counts rows that are decided as if they were not. A
+    regression's noise would be told from residuals that a wide model has used up, so generalised cross-validation
+    judges it, and must foretell half of the mean's error or less. Huber's sums, cut at w0, do not tell the squares.
     """
-    if reference.regression or total.n < TELLING:
+    if reference.loss == "huber" or total.n < TELLING:
         return False
     penalty = penalties(reference, ridge)
     base_rate = np.full(reference.d, NOTHING_LEFT)
     base_rate[0] = penalty[0]
+    if reference.regression:
+        return foretold(reference, total, penalty) < HALF * foretold(reference, total, base_rate)
     return spared(reference, total, base_rate, penalty) > 0.0
 
 

@@ -161,6 +161,7 @@ class Worker:
 
     def run_once(self) -> dict[str, str]:
         """Work until nothing is left to do; return the models that failed, and why."""
+        self._looks.clear()  # who calls again wants to know now, also of a queue whose rows only waited
         with one_thread(), connect(self.dsn, autocommit=True, application_name="mempair worker") as connection:
             batch.prepare(connection)
             connection.execute(query("expire_receipts"))

@@ -34,6 +34,17 @@ def test_rows_wait_in_the_queue_until_there_are_enough_to_calibrate(shop: World)
     assert shop.kinds()[:2] == [("calibrated", 200), ("learned", 200)]
 
 
+def test_a_worker_that_is_called_again_looks_again_at_once(shop: World) -> None:
+    worker = Worker(shop.dsn, idle=60.0)
+    for last in (50, 100, 199):  # each time the queue only waits, and `run` would look less and less often
+        shop.fill(last - 49 if last < 199 else 101, last)
+        worker.run_once()
+        assert shop.learned() == set()
+    shop.fill(200, 200)
+    worker.run_once()
+    assert shop.learned() == shop.rows()
+
+
 @pytest.mark.parametrize("kind", ["exact", "symmetric"])
 def test_rows_that_are_too_wide_for_one_batch_calibrate_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str

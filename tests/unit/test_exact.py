@@ -416,11 +416,29 @@ def test_a_small_and_wide_model_opens_once_it_tells_more_than_the_base_rate(
     assert not gate(rows, signal, gamma=0.09)  # who chose a gamma gets what it says
 
 
-def test_a_wide_regression_is_not_believed_for_its_small_residuals() -> None:
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wide_regression_is_not_believed_for_its_small_residuals(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(300, 300)), rng.normal(size=300)
     reference = exact.refer(x, y, loss="squared")
     assert not rules.gate(reference, exact.sums(reference, x, y), gamma=0.1)
+
+
+def test_a_small_and_wide_regression_opens_once_it_promises_half_of_the_mean_s_error() -> None:
+    def gate(rows: int, noise: float, gamma: float = 0.1, loss: str = "squared") -> bool:
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(rows, 60))
+        y = x[:, :6].sum(axis=1) + noise * rng.normal(size=rows)
+        reference = exact.refer(x, y, loss=loss)
+        total = exact.sums(reference, x, y)
+        assert rules.effective_dimension(reference, total) > 2 * gamma * rows  # by which alone it would be closed
+        return rules.gate(reference, total, gamma)
+
+    assert gate(150, 0.5)
+    assert not gate(150, 20.0)
+    assert not gate(90, 0.5)  # fewer rows than the criterion is made for
+    assert not gate(150, 0.5, gamma=0.09)  # who chose a gamma gets what it says
+    assert not gate(150, 0.5, loss="huber")  # whose sums do not tell
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "classes"])
