@@ -9,8 +9,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from mempair_db.database.queries import query
 from tests.conftest import Run
-from tests.world import opened
+from tests.world import World, opened
 
 SETTINGS = [
     ("standard_conforming_strings", "off"),  # '\\x02' in a function would be another text
@@ -57,3 +58,15 @@ def test_strict_checks_of_a_database_do_not_keep_our_functions_out(
         database = conninfo_to_dict(empty_database)["dbname"]
         admin.execute(f"alter database {database} set plpgsql.extra_errors = 'shadowed_variables'")
     assert mempair("install", "--dsn", empty_database)[0] == 0
+
+
+def test_queries_under_planner_settings_of_ours_are_not_compiled(world: World) -> None:
+    """Before PostgreSQL 18 what is switched off costs so much that a server with LLVM compiles for seconds."""
+    with world.sql.transaction():
+        world("set jit = on")
+        world.sql.execute(query("read_everything"))
+        assert world.one("show jit") == "off"
+    ours = "select proname, proconfig::text from pg_proc where pronamespace = 'mempair'::regnamespace"
+    switched = dict(world.execute(ours + " and proconfig::text ~ 'enable_nestloop'"))
+    assert switched
+    assert all("jit=off" in settings for settings in switched.values())
