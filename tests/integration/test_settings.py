@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mempair_db.database.queries import query
 from tests.conftest import Run
@@ -49,6 +49,12 @@ def test_a_database_may_have_its_own_settings(
         folder = str(tmp_path / "export")
         assert mempair("export", "--rows", "--out", folder, "--dsn", empty_database)[0] == 0
         assert mempair("audit", "--from", folder)[0] == 0
+
+
+def test_an_export_may_take_longer_than_a_transaction_may_idle(shop: World, mempair: Run, tmp_path: Path) -> None:
+    impatient = make_conninfo(shop.dsn, options="-c idle_in_transaction_session_timeout=20ms")
+    code, _, told = mempair("export", "--rows", "--out", str(tmp_path / "export"), "--dsn", impatient)
+    assert code == 0, told
 
 
 def test_strict_checks_of_a_database_do_not_keep_our_functions_out(
