@@ -61,7 +61,7 @@ class CreateModelOp(MigrateOperation):
 
     def reverse(self) -> DropModelOp:
         """Drop it."""
-        return DropModelOp(self.model.name, existing=self.model)
+        return DropModelOp(self.model.name, keep_ledger=True, existing=self.model)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
         """Return what `alembic check` and `compare_metadata` say."""

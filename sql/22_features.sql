@@ -61,9 +61,9 @@ create or replace function mempair.read_feature(source regclass, feature text) r
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     described record;
-    named text[] := regexp_match(feature, '^(.*?\S)\s*:\s*(cyclical|hash\s*:\s*\d+|\d+)$');
-    crossed text[] := regexp_match(feature, '^(.*\S)\s*\*\s*(\S.*)$');
-    suffixed text[] := regexp_match(feature, '^(.*?\S)\s*:(.*)$');
+    named text[] := regexp_match(feature, E'^(.*?\\S)\\s*:\\s*(cyclical|hash\\s*:\\s*\\d+|\\d+)$');
+    crossed text[] := regexp_match(feature, E'^(.*\\S)\\s*\\*\\s*(\\S.*)$');
+    suffixed text[] := regexp_match(feature, E'^(.*?\\S)\\s*:(.*)$');
     size integer;
     what text := 'column';
     names text[] := array[feature];
@@ -72,10 +72,10 @@ begin
         if named is not null and mempair.has_column(source, named[1]) then
             what := rtrim(split_part(named[2], ':', 1));
             names := named[1:1];
-            size := case when what = 'cyclical' then null else substring(named[2] from '\d+')::numeric::bigint % 2147483647 end;
+            size := case when what = 'cyclical' then null else substring(named[2] from E'\\d+')::numeric::bigint % 2147483647 end;
         elsif crossed is not null and mempair.has_column(source, crossed[1]) and mempair.has_column(source, crossed[2]) then
             return mempair.read_cross(source, feature, crossed);
-        elsif mempair.has_column(source, crossed[1]) and crossed[2] ~ '^[[:alpha:]_]\w*$' then
+        elsif mempair.has_column(source, crossed[1]) and crossed[2] ~ E'^[[:alpha:]_]\\w*$' then
             names := crossed[2:2];  -- which is not there either, and the message is about it
         elsif mempair.has_column(source, suffixed[1]) then
             raise exception 'feature % asks for %, and a column cannot be read so', quote_literal(feature), quote_literal(trim(suffixed[2]))

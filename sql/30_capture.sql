@@ -174,7 +174,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                     else m.found[1] end as name,
                min(m.position) as first
         from pg_proc p,
-             regexp_matches(pg_get_function_sqlbody(p.oid), '\(r\)\.("(?:[^"]|"")*"|[a-z_][a-z0-9_$]*)', 'g')
+             regexp_matches(pg_get_function_sqlbody(p.oid), E'\\("?r"?\\)\\.("(?:[^"]|"")*"|[a-z_][a-z0-9_$]*)', 'g')
              with ordinality as m(found, position)
         where p.pronamespace = 'mempair'::regnamespace and p.proname = format('%s_%s', extractor, model_id)
         group by 1
@@ -187,7 +187,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select array_agg(case when m.found[1] like '"%' then replace(substr(m.found[1], 2, length(m.found[1]) - 2), '""', '"')
                           else m.found[1] end order by m.position)
     from pg_proc p,
-         regexp_matches(pg_get_function_sqlbody(p.oid), '\(r\)\.("(?:[^"]|"")*"|[a-z_][a-z0-9_$]*)', 'g')
+         regexp_matches(pg_get_function_sqlbody(p.oid), E'\\("?r"?\\)\\.("(?:[^"]|"")*"|[a-z_][a-z0-9_$]*)', 'g')
          with ordinality as m(found, position)
     where p.pronamespace = 'mempair'::regnamespace and p.proname = format('used_%s', used_columns.model_id)
 $$;

@@ -398,7 +398,7 @@ $$;
 create or replace function mempair.our_triggers(model_id integer) returns setof pg_trigger
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select t.* from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-    where p.pronamespace = 'mempair'::regnamespace and p.proname like format('capture\_%s\_%%', model_id)
+    where p.pronamespace = 'mempair'::regnamespace and p.proname like format(E'capture\\_%s\\_%%', model_id)
 $$;
 
 -- Put on the triggers that are not there.

@@ -44,7 +44,7 @@ $$;
 create or replace function mempair.kept_text(version bigint, served jsonb) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select format('kept version %s; sha256 of what is served: %s', version,
-                  encode(sha256('\x05'::bytea || convert_to(served::text, 'UTF8')), 'hex'))
+                  encode(sha256(E'\\x05'::bytea || convert_to(served::text, 'UTF8')), 'hex'))
 $$;
 
 -- What is wrong with the version that is held: no row if nothing is.

@@ -6,13 +6,13 @@
 create or replace function mempair.ledger_number(value bigint) returns bytea
 language sql immutable parallel safe
 begin atomic
-    select coalesce('\x00000008'::bytea || int8send(value), '\xffffffff'::bytea);
+    select coalesce(E'\\x00000008'::bytea || int8send(value), E'\\xffffffff'::bytea);
 end;
 
 create or replace function mempair.ledger_bytes(value bytea) returns bytea
 language sql immutable parallel safe
 begin atomic
-    select coalesce(int4send(octet_length(value)) || value, '\xffffffff'::bytea);
+    select coalesce(int4send(octet_length(value)) || value, E'\\xffffffff'::bytea);
 end;
 
 create or replace function mempair.ledger_body(l mempair.ledger) returns bytea
@@ -100,7 +100,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
                    when l.seq <> lag(l.seq, 1, 0::bigint) over chain + 1 then 'entries are missing before this one'
                    when l.body <> mempair.ledger_body(l) then 'its body is not that of its columns'
                    when l.prev <> lag(l.hash, 1, decode(repeat('00', 32), 'hex')) over chain then 'it does not follow from the entry before'
-                   when l.hash <> sha256('\x02'::bytea || l.prev || l.body) then 'its hash is not that of its body'
+                   when l.hash <> sha256(E'\\x02'::bytea || l.prev || l.body) then 'its hash is not that of its body'
                    when l.epoch < lag(l.epoch, 1, 0) over chain then 'its epoch is before that of the entry before'
                    when l.at < max(l.at) over (chain rows between unbounded preceding and 1 preceding) - interval '5 minutes'
                        then 'it is older than an entry before it'  -- clocks may differ by so much

@@ -23,7 +23,7 @@ begin
     loop
         entry.body := mempair.ledger_body(entry);
         entry.prev := head;
-        entry.hash := sha256('\x02'::bytea || head || entry.body);
+        entry.hash := sha256(E'\\x02'::bytea || head || entry.body);
         head := entry.hash;
         insert into mempair.ledger values (entry.*);
     end loop;
@@ -50,7 +50,7 @@ $$;
 create or replace function mempair.state_commitment(state mempair.state, salt bytea) returns bytea
 language sql stable set search_path = pg_catalog, pg_temp
 set bytea_output = 'hex' set extra_float_digits = 1 set timezone = 'UTC' set datestyle = 'ISO' as $$
-    select sha256('\x03'::bytea || salt
+    select sha256(E'\\x03'::bytea || salt
         || mempair.ledger_bytes(convert_to((to_jsonb(state) - array['ledger_seq', 'ledger_hash', 'attest_salt', 'digest_salt', 'unpurged_since'])::text, 'UTF8'))
         || coalesce((select mempair.ledger_bytes(convert_to((to_jsonb(p) - array['ready', 'needed', 'published_at', 'held', 'versions',
                                                                                  'versions_at'])::text, 'UTF8'))
@@ -116,7 +116,7 @@ $$;
 -- (mempair_db/ledger/digest.py says what it is made of.)
 create or replace function mempair.published_digest(model_id integer, out seq bigint, out fine boolean)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select l.seq, coalesce(encode(sha256('\x04'::bytea || s.digest_salt || mempair.ledger_bytes(convert_to(coalesce(m.constants::text, ''), 'UTF8'))
+    select l.seq, coalesce(encode(sha256(E'\\x04'::bytea || s.digest_salt || mempair.ledger_bytes(convert_to(coalesce(m.constants::text, ''), 'UTF8'))
                                          || coalesce(s.sums, '')), 'hex') = right(l.detail, 64), false)
     from mempair.ledger l
     join mempair.state s on s.model_id = l.model_id

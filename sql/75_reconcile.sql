@@ -56,7 +56,7 @@ $$;
 create or replace function mempair.reconcile(model_name text, repair boolean default false)
 returns table (finding text, rows bigint, remedy text)
 language plpgsql set search_path = pg_catalog, pg_temp
-set enable_nestloop = off as $$  -- nobody analyses a queue: the planner would take it for nearly empty
+set enable_nestloop = off set jit = off as $$  -- nobody analyses a queue: the planner would take it for nearly empty
 declare
     model mempair.model := mempair.find_model(model_name);
     missed_inserts bigint;
@@ -151,7 +151,7 @@ end $$;
 create or replace function mempair.backfill_blocks(model_name text, relation regclass, first_block bigint, blocks bigint)
 returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp set row_security = off
-set enable_nestloop = off as $$
+set enable_nestloop = off set jit = off as $$
 declare
     model mempair.model := mempair.find_model(model_name);
     blocks_in_question text := format('mempair_row.ctid >= %L::tid and mempair_row.ctid < %L::tid',

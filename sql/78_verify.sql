@@ -220,12 +220,12 @@ end $$;
 create or replace function mempair.changed_often(model_id integer) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-    found boolean;
+    answer boolean;
 begin
     execute format('
         select exists (select from (select * from mempair.change_%1$s_a union all select * from mempair.change_%1$s_b) q, unnest(q.keys) as k(key)
-                       group by k.key having count(*) filter (where q.op = 2) > 1 and bool_or(q.op = 1 and q.y is null))', model_id) into found;
-    return found;
+                       group by k.key having count(*) filter (where q.op = 2) > 1 and bool_or(q.op = 1 and q.y is null))', model_id) into answer;
+    return answer;
 end $$;
 
 -- Compute an exact model anew from its table and compare: one row per check. Reads one snapshot, locks what a SELECT does.

@@ -69,7 +69,7 @@ declare
     places float8[];
     lowest float8;
     highest float8;
-    found boolean;
+    agrees boolean;
     widths jsonb;
     wider integer := case when model.constants ? 'wide' then 4 else 1 end;  -- so many times larger are its scales
     most integer := 300;  -- levels that a text keeps, halved until all of them fit: fit in mempair_db/pair/encode.py
@@ -83,14 +83,14 @@ begin
         elsif (item ->> 3)::boolean <> (missing >= 5) then
             return format('whether %s can be missing', model.numeric_features[place]);
         end if;
-        found := item -> 2 = '[]';
-        if curves > 0 and not (found and coalesce(model.promise -> 'times' @> to_jsonb(place), false)) then
+        agrees := item -> 2 = '[]';
+        if curves > 0 and not (agrees and coalesce(model.promise -> 'times' @> to_jsonb(place), false)) then
             execute format('select array_agg(z.value), min(z.value), max(z.value) from (select %s::float8 as value from (%s) as r) as z where z.value is not null',
                            mempair.quantised(format('r.x[%s]', place), (item ->> 0)::float8, (item ->> 1)::float8 / wider, 4), rows_of)
             into numbers, lowest, highest;
             places := array(select percentile_cont(i / (curves + 1)::float8) within group (order by v)
                             from unnest(numbers) v, generate_series(1, curves) i group by i order by i);
-            select coalesce(bool_and(case when k.certain then k.there when k.there then k.possible else true end), true) into found
+            select coalesce(bool_and(case when k.certain then k.there when k.there then k.possible else true end), true) into agrees
             from (
                 select f.knot, f.knot in (select e.value::integer * wider from jsonb_array_elements_text(item -> 2) e) as there,
                        bool_or(f.possible) as possible, bool_or(f.certain) as certain
@@ -105,7 +105,7 @@ begin
                 ) as f group by f.knot
             ) as k;
         end if;
-        if not found then
+        if not agrees then
             return format('the knots of %s', model.numeric_features[place]);
         end if;
     end loop;

@@ -300,7 +300,7 @@ end $$;
 -- '{"age": null, "signed_up": "cyclical"}'.
 create or replace function mempair.feature_list(features text) returns text[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select case when features ~ '^\s*\{\s*".*"\s*:' then (
+    select case when features ~ E'^\\s*\\{\\s*".*"\\s*:' then (
                     select array_agg(case when j.value in ('', 'plain') or j.value is null then j.key else format('%s:%s', j.key, j.value) end)
                     from jsonb_each_text(mempair.feature_object(features)) j)
                 when features like '{%}' then features::text[]
@@ -318,7 +318,7 @@ begin
     execute format(
         'create or replace function mempair.create_model(%s) returns integer
          language sql set search_path = pg_catalog, pg_temp as %L',
-        regexp_replace(pg_get_function_arguments(original.oid), '\mfeatures text\[\]', 'features text'),
+        regexp_replace(pg_get_function_arguments(original.oid), E'("?)\\mfeatures\\1 "?text"?\\[\\]', 'features text'),
         format('select mempair.create_model(%s)', (
             select string_agg(format('%1$I => %2$s', a.name, case a.name when 'features' then 'mempair.feature_list(create_model.features)'
                                                               else format('create_model.%I', a.name) end), ', ' order by a.position)

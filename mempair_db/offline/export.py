@@ -117,6 +117,8 @@ def export(
     with _private(folder), _allowed(), connect(dsn) as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
+        connection.execute(query("own_limits"))
+        connection.execute("set local extra_float_digits = 1")  # what is published goes as JSON: all of its digits
         models = _models(connection, name)
         if partitions > 1:
             models = [{**m, "rows_files": f"rows_{m['id']}.parquet/*/*.parquet"} for m in models]

@@ -17,13 +17,11 @@ import duckdb
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
+from mempair_db.database.queries import query
 from mempair_db.offline import rowfile
 from mempair_db.offline.progress import Advance
 
 EXTENSION: Final = "duckdb_extension_postgres_scanner"
-
-WORK_MEM: Final = "64MB"
-"""What the server may use to join the table with `learned`; a spilled join gives the rows in another order."""
 
 
 class Adbc:
@@ -37,6 +35,9 @@ class Adbc:
         with self._connection.cursor() as cursor:
             cursor.execute("set transaction isolation level repeatable read read only")
             cursor.execute(f"set transaction snapshot '{snapshot}'")
+            # Also memory to join the table with `learned`: a spilled join gives the rows in another order.
+            cursor.execute(query("own_limits"))
+            cursor.fetchone()
 
     @contextmanager
     def read(self, duck: duckdb.DuckDBPyConnection, statement: str, advance: Advance) -> Iterator[str]:
@@ -53,7 +54,6 @@ class Adbc:
     def write_rows(self, duck: duckdb.DuckDBPyConnection, statement: str, target: Path, advance: Advance) -> None:
         """Write the statement's rows to a Parquet file in the order of their ticks."""
         with self._connection.cursor() as cursor:
-            cursor.execute(f"set local work_mem = '{WORK_MEM}'")
             cursor.execute(statement)
             reader = cursor.fetch_record_batch()
             ordered = rowfile.write(reader, reader.schema, target, advance)

@@ -23,7 +23,7 @@ declare
     signature regprocedure;
 begin
     for signature in
-        select p.oid from pg_proc p where p.pronamespace = 'mempair'::regnamespace and p.proname ~ '^margin_\d+$'
+        select p.oid from pg_proc p where p.pronamespace = 'mempair'::regnamespace and p.proname ~ E'^margin_\\d+$'
     loop
         execute format('drop function %s', signature);
     end loop;

@@ -16,24 +16,36 @@ select pg_catalog.format('role %%s may not use schema mempair', current_user) as
        pg_catalog.format('As its owner: mempair grant --reader %%I (or --worker, --auditor, --operator).', current_user) as remedy
 where not pg_catalog.has_schema_privilege('mempair', 'usage')
 union all
-select pg_catalog.format('%%s lacks %%s on table %%s', g.role_name, w.privilege, w.relation),
+select pg_catalog.format('there is no role %%s, which was granted as %%s', g.role_name, g.kind),
+       pg_catalog.format('mempair grant --revoke --%%s %%I; if it was renamed, grant its new name.', g.kind, g.role_name)
+from mempair.granted g
+where not exists (select from pg_catalog.pg_roles r where r.rolname = g.role_name)
+union all
+select pg_catalog.format('%%s lacks %%s%%s', g.role_name, pg_catalog.array_to_string((pg_catalog.array_agg(w.lacks))[1:3], '; '),
+                         ' and ' || nullif(greatest(count(*) - 3, 0), 0) || ' more'),
        pg_catalog.format('mempair grant --%%s %%I', g.kind, g.role_name)
 from mempair.granted g
 join pg_catalog.pg_roles r on r.rolname = g.role_name
-join (values
-    ('worker', 'mempair.state', 'update'), ('worker', 'mempair.receipt', 'insert'),
-    ('reader', 'mempair.model_status', 'select'), ('auditor', 'mempair.ledger', 'select'),
-    ('operator', 'mempair.model_status', 'select')
-) as w(kind, relation, privilege) on w.kind = g.kind
-where not pg_catalog.has_table_privilege(g.role_name, w.relation, w.privilege)
-union all
-select pg_catalog.format('%%s may not read the table of model %%s as its worker', g.role_name, m.name),
-       pg_catalog.format('mempair grant --worker %%I', g.role_name)
-from mempair.granted g
-join pg_catalog.pg_roles r on r.rolname = g.role_name
-cross join mempair.model m
-where g.kind = 'worker'
-  and not pg_catalog.has_table_privilege(g.role_name, pg_catalog.to_regclass(pg_catalog.format('mempair.source_%%s', m.id)), 'select')
+join mempair.privileges() p on p.kind = g.kind
+cross join lateral (
+    select pg_catalog.split_part(p.object, ' ', 1) as sort, pg_catalog.substr(p.object, pg_catalog.strpos(p.object, ' ') + 1) as name
+) as o
+cross join lateral (
+    select pg_catalog.format('%%s on %%s', p.privilege, p.object) as lacks
+    where not case
+        when o.sort = 'schema' then pg_catalog.has_schema_privilege(g.role_name, o.name, p.privilege)
+        when o.sort = 'sequence' then pg_catalog.has_sequence_privilege(g.role_name, o.name, p.privilege)
+        when o.sort = 'function' then pg_catalog.has_function_privilege(
+            g.role_name, case when o.name like '%%(%%' then o.name::pg_catalog.regprocedure else o.name::pg_catalog.regproc end::pg_catalog.oid, p.privilege)
+        when p.privilege like '%%(%%' then (
+            select pg_catalog.bool_and(pg_catalog.has_column_privilege(g.role_name, o.name, c.name, pg_catalog.split_part(p.privilege, ' ', 1)))
+            from pg_catalog.string_to_table(pg_catalog.split_part(pg_catalog.rtrim(p.privilege, ')'), '(', 2), ', ') as c(name))
+        else (
+            select pg_catalog.bool_and(pg_catalog.has_table_privilege(g.role_name, o.name, t.privilege))
+            from pg_catalog.string_to_table(p.privilege, ', ') as t(privilege))
+        end
+) as w
+group by g.role_name, g.kind
 
 -- doctor_triggers --
 select pg_catalog.format('model %%s: the table was dropped', m.name) as problem,

@@ -59,8 +59,8 @@ from (
           from mempair.model_card c, unnest(c.features) with ordinality as u(feature, place) where c.model_id = %(model)s) as f
     cross join lateral unnest(case when exists (select from pg_catalog.pg_attribute a where a.attrelid = f.source and a.attname = f.feature)
         then array[f.feature]
-        else coalesce(pg_catalog.regexp_match(f.feature, '^(.*?\S)\s*:\s*(?:cyclical|hash\s*:\s*\d+|\d+)$'),
-                      pg_catalog.regexp_match(f.feature, '^(.*\S)\s*\*\s*(\S.*)$'), array[f.feature]) end) as p(name)
+        else coalesce(pg_catalog.regexp_match(f.feature, E'^(.*?\\S)\\s*:\\s*(?:cyclical|hash\\s*:\\s*\\d+|\\d+)$'),
+                      pg_catalog.regexp_match(f.feature, E'^(.*\\S)\\s*\\*\\s*(\\S.*)$'), array[f.feature]) end) as p(name)
     group by p.name, f.source
 ) as n
 left join pg_catalog.pg_attribute a on a.attrelid = n.source and a.attname = n.name and not a.attisdropped

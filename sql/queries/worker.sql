@@ -265,9 +265,11 @@ delete from mempair.curvature where model_id = %(model)s and slot >= %(pairs)s
 -- A policy that hides rows is an error, not half a model.
 -- Nobody analyses a queue: the planner takes it for nearly empty, and a nested loop over many events never ends.
 -- It has no idea how many keys two sides share either, and sorts both: hashing takes half as long.
+-- Before PostgreSQL 18 what is off has a price so high that queries of a millisecond would be compiled for seconds.
 set local row_security = off;
 set local enable_nestloop = off;
-set local enable_mergejoin = off
+set local enable_mergejoin = off;
+set local jit = off
 
 -- open_source --
 -- Every labelled row of the source, in the order in which the rows were learned, new ones last.

@@ -25,6 +25,7 @@ def test_shards_workers_and_variables_fit_together() -> None:
     for service in services.values():
         assert set(service.get("depends_on", {})) <= set(services)
         assert "ports" not in service
+        assert not any("PASSWORD}" in text for text in service["environment"].values() if "://" in text)
 
 
 def test_the_commands_exist() -> None:

@@ -106,6 +106,36 @@ TROUBLES = {
         "rights",
         "mempair grant --worker",
     ),
+    "a lost grant on columns": (
+        "select mempair.grant_role('{role}', 'worker'); revoke update (epoch) on mempair.model from {role}",
+        "create role {role}",
+        "rights",
+        "mempair grant --worker",
+    ),
+    "a lost grant on a function": (
+        "select mempair.grant_role('{role}', 'worker'); revoke execute on function mempair.key_1 from {role}",
+        "create role {role}",
+        "rights",
+        "mempair grant --worker",
+    ),
+    "a lost grant on a sequence": (
+        "select mempair.grant_role('{role}', 'worker'); revoke usage on sequence mempair.change_1_seq from {role}",
+        "create role {role}",
+        "rights",
+        "mempair grant --worker",
+    ),
+    "a lost grant on the schema": (
+        "select mempair.grant_role('{role}', 'auditor'); revoke usage on schema mempair from {role}",
+        "create role {role}",
+        "rights",
+        "mempair grant --auditor",
+    ),
+    "a role that is gone": (
+        "insert into mempair.granted (role_name, kind) values ('{role}', 'reader')",
+        "",
+        "rights",
+        "mempair grant --revoke --reader",
+    ),
     "an older schema": ("comment on table mempair.alembic_version is null", "", "schema", "mempair install"),
 }
 

@@ -210,6 +210,35 @@ def test_a_partition_made_empty_needs_no_retrain_and_is_captured_at_once(sql: ps
     assert queued(sql) == [(1, "250", [1.0], ["l"])]
 
 
+def attach_a_full_partition(sql: psycopg.Connection[Any]) -> None:
+    sql.execute(PARTS)
+    sql.execute(PART_MODEL)
+    sql.execute("create table later (like p including all)")
+    sql.execute("insert into later values (250, 1, 'l', true)")
+    sql.execute("alter table p attach partition later for values from (200) to (300)")
+
+
+def test_a_partition_that_a_retrain_meets_first_is_captured_all_the_same(sql: psycopg.Connection[Any]) -> None:
+    attach_a_full_partition(sql)
+    sql.execute("select mempair.adopt_schema(2)")  # of a retrain for another reason
+    assert part_changes(sql) == "partition public.later was attached"
+    queued(sql)
+    sql.execute("delete from later where id = 250")
+    assert queued(sql) == [(2, "250", [1.0], ["l"])]
+    sql.execute("select mempair.adopt_schema(2)")
+    assert part_changes(sql) is None
+
+
+def test_a_partition_that_is_being_written_to_is_read_once_it_has_its_triggers(
+    sql: psycopg.Connection[Any], database: str
+) -> None:
+    attach_a_full_partition(sql)
+    with psycopg.connect(database) as writer:
+        writer.execute("insert into later values (251, 2, 'l', true)")
+        assert part_changes(sql) is None
+    assert part_changes(sql) == "partition public.later was attached"
+
+
 @pytest.mark.parametrize("how", ["drop table low", "alter table p detach partition low"])
 def test_a_partition_that_goes_is_noticed(sql: psycopg.Connection[Any], how: str) -> None:
     sql.execute(PARTS)

@@ -177,7 +177,7 @@ def test_autogenerate_writes_what_changed_and_downgrades_undo_it(project: Projec
         "op.create_mempair_model('churn', 'customers', target='churned', features=['age', 'plan'], gamma=0.5" in created
     )
     assert created.index("op.create_table") < created.index("op.create_mempair_model")
-    assert created.index("op.drop_mempair_model") < created.index("op.drop_table")
+    assert created.index("op.drop_mempair_model('churn', keep_ledger=True)") < created.index("op.drop_table")
     assert project.models() == [("churn", ["age", "plan"], 0.5, "90 days")]
 
     assert "    pass" in project.autogenerate(2)  # nothing has changed
