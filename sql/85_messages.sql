@@ -57,6 +57,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                      where p.value ->> 'as' = 'array' and p.value ->> 'feature' = feature and mempair.has_column(model.source, feature)), '')
 $$;
 
+-- What is said of one feature, or of several at once: a table may have a thousand columns that are all empty.
+create or replace function mempair.told_together(features text[], of_one text, of_several text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select case when cardinality(features) = 1 then format('feature %L %s', features[1], of_one)
+                else format('features %s %s', (select string_agg(quote_literal(f), ', ') from unnest(features[:5]) f)
+                            || case when cardinality(features) > 5 then format(' and %s more', cardinality(features) - 5) else '' end, of_several) end
+$$;
+
 -- Every feature with its type, the share of rows where it is missing and, of a text, its levels. Shown are 20 at most.
 create or replace function mempair.announce_features(model mempair.model) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -74,6 +82,9 @@ declare
     open_levels boolean;
     example text;
     listed text[];
+    missing text[];
+    alike text[];
+    looked_at bigint;
 begin
     for feature, given, cells, rows, levels, rare, kinds, others, seen in execute format(
         'select f.* from (
@@ -120,13 +131,20 @@ begin
                 using hint = 'It tells rows apart, and nothing of those to come: leave it out, unless it counts something.';
         end if;
         if given = 0 and rows > 1 then
-            raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
-                using hint = 'It is learned once it is there; until then it tells nothing.';
+            missing := missing || feature;
         elsif kinds = 1 and given = cells and rows >= 50 then
-            raise warning 'feature % has the same value in all % rows looked at', quote_literal(feature), rows
-                using hint = 'It tells nothing until rows with other values come.';
+            alike := alike || feature;
         end if;
+        looked_at := rows;
     end loop;
+    if missing is not null then
+        raise warning '% in all % rows looked at', mempair.told_together(missing, 'is missing', 'are missing'), looked_at
+            using hint = 'It is learned once it is there; until then it tells nothing.';
+    end if;
+    if alike is not null then
+        raise warning '% in all % rows looked at', mempair.told_together(alike, 'has the same value', 'have one value each'), looked_at
+            using hint = 'It tells nothing until rows with other values come.';
+    end if;
     if listed is null then  -- there is no row
         listed := array(select mempair.told_feature(model, f.name) from unnest(model.features) with ordinality f(name, place) order by f.place);
     end if;

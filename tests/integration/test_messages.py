@@ -104,6 +104,18 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "400 levels": (MANY, {"features": "'{plan}'"}, "WARNING", "has 400 levels; the 300 most frequent are kept"),
     "10,000 categories": (TEN_THOUSAND, {"features": "'{email}'"}, "WARNING", "leave it out, or name the levels"),
     "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
+    "several features that are all NULL": (
+        "update people set age = null, plan = null",
+        {"features": "'age, plan, nothing'"},
+        "WARNING",
+        "features 'age', 'plan', 'nothing' are missing in all 3000 rows",
+    ),
+    "many features that are all NULL": (
+        "".join(f"alter table people add c{i} float8;" for i in range(9)),
+        {"features": "array['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8']"},
+        "WARNING",
+        "features 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are missing in all 3000 rows",
+    ),
     "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
     "rows that skip leaves": ("", {"on_null": "'skip'"}, "NOTICE", "2700 rows of public.people wait to be learned"),
     "rows that skip leaves out": (
