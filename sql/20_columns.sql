@@ -36,7 +36,7 @@ begin
             using errcode = 'MP005',
                   hint = case
                       when column_name like '%,%' or (
-                              select bool_and(mempair.has_column(source, w)) from regexp_split_to_table(trim(column_name), E'\\s+') w)
+                              select bool_and(mempair.has_column(source, w)) from regexp_split_to_table(trim(column_name), E'[\\s;]+') w)
                           then 'Name every column on its own: array[''age'', ''plan''].'
                       when column_name ~ '^".*"$' and mempair.has_column(source, trim(column_name, '"'))
                           then format('Names are written without quotation marks here: %L.', trim(column_name, '"'))

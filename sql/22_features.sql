@@ -56,6 +56,25 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
                   array(select round(sin(2 * pi() * ((i - 1)::float8 / count + shift))::numeric, 6) from generate_series(1, count) i), place)
 $$;
 
+-- What to write where a column's type cannot be used: a generated column of one that can. Whatever the column holds, none of these
+-- expressions fails, or the user's INSERT would.
+create or replace function mempair.instead_of(source regclass, column_name text, base regtype) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('add a column that can: alter table %s add my_column %s generated always as (' || u.expression || ') stored;',
+                  source, u.type, quote_ident(column_name))
+    from pg_type t left join pg_range r on r.rngtypid = t.oid cross join lateral (values
+        ('float8[]', '%3$s::float8[]', base in ('smallint[]'::regtype, 'integer[]'::regtype, 'bigint[]'::regtype)),
+        ('integer', 'cardinality(%3$s)', t.typelem <> 0 and t.typcategory = 'A'),
+        ('text', '%3$s ->> ''name''', base in ('json'::regtype, 'jsonb'::regtype)),
+        ('text', '%3$s::text', base in ('uuid'::regtype, 'inet'::regtype, 'cidr'::regtype, 'macaddr'::regtype)),
+        ('float8', '%3$s / ''1''::money', base = 'money'::regtype),
+        ('bigint', 'bit_count(%3$s)', base in ('bit'::regtype, 'varbit'::regtype)),
+        ('integer', 'length(%3$s)', base = 'bytea'::regtype),
+        (r.rngsubtype::regtype::text, 'lower(%3$s)', r.rngsubtype is not null)
+    ) as u(type, expression, fits)
+    where t.oid = base and u.fits limit 1
+$$;
+
 -- A feature as it was named, and how it is read.
 create or replace function mempair.read_feature(source regclass, feature text) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -84,7 +103,11 @@ begin
         end if;
     end if;
     select * into described from mempair.describe_column(source, names[1]);
-    if what = 'cyclical' and described.base not in ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype, 'timetz'::regtype) then
+    if described.use is null then
+        raise exception 'feature % has type %, which cannot be a feature', quote_literal(feature), described.base
+            using errcode = 'MP004', hint = 'Numbers, booleans, dates, times, text, enums, vectors and arrays of real or float8 can; '
+                || coalesce(mempair.instead_of(source, names[1], described.base), 'add a generated column of such a type, stored.');
+    elsif what = 'cyclical' and described.base not in ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype, 'timetz'::regtype) then
         raise exception 'feature % has type %, which has no hour, weekday or month', quote_literal(feature), described.base
             using errcode = 'MP004', hint = 'Dates, times and timestamps can be cyclical.';
     elsif what = 'hash' and described.use is distinct from 'text' then
@@ -96,10 +119,6 @@ begin
     elsif what not in ('column', 'cyclical', 'hash') and described.use is distinct from 'array' then
         raise exception 'feature % has type %, which has no length', quote_literal(feature), described.base
             using errcode = 'MP004', hint = 'Name the column alone; only vectors and arrays of numbers have one.';
-    elsif described.use is null then
-        raise exception 'feature % has type %, which cannot be a feature', quote_literal(feature), described.base
-            using errcode = 'MP004', hint = 'Numbers, booleans, dates, times, text, enums, vectors and arrays of real or float8 can; '
-                                            'add a generated column of such a type, stored.';
     end if;
     what := case when what in ('cyclical', 'hash') then what when described.use = 'time' then 'number' else described.use end;
     if what = 'array' then

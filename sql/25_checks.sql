@@ -275,7 +275,9 @@ begin
     is_boolean := described.base = 'boolean'::regtype;
     if described.use is null or described.use = 'array' or (described.use = 'time' and model.positive is null) then
         raise exception 'target % has type %, which cannot be predicted', quote_literal(model.target), described.base
-            using errcode = 'MP004', hint = 'A target is boolean, a number, a text or an enum; of a date or a time, one value can be told from all others: positive => ''...''. Make a generated column of another.';
+            using errcode = 'MP004', hint = 'A target is boolean, a number, a text or an enum; of a date or a time, one value can be told from all others: positive => ''...''.'
+                || case when described.use is null then coalesce(' Or ' || mempair.instead_of(model.source, model.target, described.base),
+                                                                 ' Make a generated column of such a type.') else '' end;
     end if;
     model.loss := coalesce(model.loss, case when is_boolean or model.positive is not null then 'logistic'
                                             when model.unlearner = 'exact' and described.use = 'text' then 'classes'
@@ -305,7 +307,7 @@ begin
     end if;
     return model;
 exception when data_exception then
-    raise exception 'parameter positive is not a value of type %', described.base
+    raise exception 'parameter positive cannot be %: that is not a value of type %', quote_literal(model.positive), described.base
         using errcode = 'MP001', hint = coalesce((
             select format('Its values are %s.', string_agg(e.enumlabel, ', ' order by e.enumsortorder)) from pg_enum e where e.enumtypid = described.base
             having count(*) between 1 and 50), format('Column %s has that type.', quote_literal(model.target)));

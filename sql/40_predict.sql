@@ -259,7 +259,7 @@ declare
     model mempair.model := mempair.find_model(model_name, classifies);
 begin
     raise exception 'model % reads rows of %, not of %', quote_literal(model.name), model.source, row_type
-        using errcode = 'MP104', hint = format(case when row_type = 'record'::regtype then 'Say whose row it is: (t::%s).' else 'Pass a row of %s.' end, model.source);
+        using errcode = 'MP104', hint = format(case when row_type = 'record'::regtype then 'Say whose row it is: (t::%s).' else 'Pass a row of %1$s: t.* from %1$s t.' end, model.source);
 end $$;
 
 -- A query for the occasion: `expression` about mempair_row, a row of the source, and its prediction, NULL where it has none.

@@ -188,7 +188,7 @@ begin
     returning * into model;
     if not found then
         raise exception 'there is already a model %', quote_literal(model_name)
-            using errcode = 'MP006', hint = 'Choose another name, or drop that one: mempair.drop_model(model_name).';
+            using errcode = 'MP006', hint = format('Choose another name, or drop that one: select mempair.drop_model(%L);', model_name);
     end if;
     insert into mempair.state (model_id) values (model.id);
     insert into mempair.secret (model_id, secret)

@@ -54,7 +54,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select case when mempair.has_column(model.source, feature)
                 then format('%I %s', feature, (mempair.describe_column(model.source, feature)).base) else feature end
         || coalesce((select format(' of %s numbers', p.value ->> 'size') from jsonb_array_elements(model.parts) p
-                     where p.value ->> 'as' = 'array' and p.value ->> 'feature' = feature), '')
+                     where p.value ->> 'as' = 'array' and p.value ->> 'feature' = feature and mempair.has_column(model.source, feature)), '')
+$$;
+
+-- What is said of one feature, or of several at once: a table may have a thousand columns that are all empty.
+create or replace function mempair.told_together(features text[], of_one text, of_several text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select case when cardinality(features) = 1 then format('feature %L %s', features[1], of_one)
+                else format('features %s %s', (select string_agg(quote_literal(f), ', ') from unnest(features[:5]) f)
+                            || case when cardinality(features) > 5 then format(' and %s more', cardinality(features) - 5) else '' end, of_several) end
 $$;
 
 -- Every feature with its type, the share of rows where it is missing and, of a text, its levels. Shown are 20 at most.
@@ -68,31 +76,43 @@ declare
     levels bigint;
     rare bigint;
     kinds bigint;
+    others bigint;
+    named jsonb;
+    seen text;
     open_levels boolean;
     example text;
     listed text[];
+    missing text[];
+    alike text[];
+    looked_at bigint;
 begin
-    for feature, given, cells, rows, levels, rare, kinds in execute format(
+    for feature, given, cells, rows, levels, rare, kinds, others, seen in execute format(
         'select f.* from (
-         select n.name, sum(n.given) as given, sum(n.rows) as cells, max(n.rows) as rows, 0 as levels, 0 as rare, max(n.kinds) as kinds
+         select n.name, sum(n.given) as given, sum(n.rows) as cells, max(n.rows) as rows, 0 as levels, 0 as rare, max(n.kinds) as kinds, 0 as others, null as seen
          from (select u.name, count(*) filter (where u.value < ''NaN'') as given, count(*) as rows,
                       case when min(u.value) < max(u.value) then 2 else 1 end as kinds
                from %1$s, unnest(%2$L::text[], few.x[1:%4$s]) with ordinality as u(name, value, place) group by u.name, u.place) as n
          group by n.name
          union all
          select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen), sum(v.seen),
-                count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5), count(v.value)
+                count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5), count(v.value),
+                coalesce(sum(v.seen) filter (where not %7$L::jsonb -> v.name ? v.value), 0),
+                array_to_string((array_agg(left(v.value, 40) order by v.seen desc, v.value) filter (where v.value is not null))[:5], '', '')
          from (select u.name, u.value, count(*) as seen
                from %1$s, unnest(%3$L::text[], few.c[1:%5$s]) as u(name, value) group by u.name, u.value) as v
          group by v.name
          ) as f order by array_position(%6$L::text[], f.name)',
         mempair.few_rows(model), mempair.told_numbers(model), model.text_features, cardinality(model.numeric_features),
-        cardinality(model.text_features), model.features)
+        cardinality(model.text_features), model.features, model.categories)
     loop
         open_levels := feature = any (model.text_features) and not coalesce(model.categories ? feature, false);
+        named := (select model.categories -> feature from jsonb_array_elements(model.parts) p
+                  where p.value ->> 'feature' = feature and p.value ->> 'as' <> 'hash');
         example := format('name the levels that matter: categories => %L.', jsonb_build_object(feature, array['...', '...']));
         listed := listed || (mempair.told_feature(model, feature)
             || case when open_levels then format(' of %s level%s', levels, case when levels <> 1 then 's' else '' end) else '' end
+            || case when named is not null then format(' of %s named level%s', jsonb_array_length(named), case when jsonb_array_length(named) <> 1 then 's' else '' end) else '' end
+            || case when named is not null and others > 0 then format(', %s %% other', round(100.0 * others / cells, 1)) else '' end
             || case when given < cells then format(', %s %% missing', case when cells - given < cells * 0.0005 then 'less than 0.1' else round(100.0 * (cells - given) / cells, 1)::text end) else '' end);
         if open_levels and rare > greatest(levels, 20) then
             raise warning 'feature % has % values that are rarer than 5 among % rows; they will all count as one level, "other"',
@@ -102,18 +122,29 @@ begin
             raise warning 'feature % has % levels; the 300 most frequent are kept, and the others count as one, "other"',
                 quote_literal(feature), levels using hint = format('If the others matter too, hash them: ''%s:hash:512''. Or %s', feature, example);
         end if;
+        if named is not null and others = given and given > 0 then
+            raise warning 'categories of % name no value that is there; all % looked at count as one level, "other"', quote_literal(feature), given
+                using hint = format('Values that are there: %s. Capitals count.', seen);
+        end if;
         if array[feature] = model.key_columns then
             raise warning 'feature % is the key of the table', quote_literal(feature)
                 using hint = 'It tells rows apart, and nothing of those to come: leave it out, unless it counts something.';
         end if;
         if given = 0 and rows > 1 then
-            raise warning 'feature % is missing in all % rows looked at', quote_literal(feature), rows
-                using hint = 'It is learned once it is there; until then it tells nothing.';
+            missing := missing || feature;
         elsif kinds = 1 and given = cells and rows >= 50 then
-            raise warning 'feature % has the same value in all % rows looked at', quote_literal(feature), rows
-                using hint = 'It tells nothing until rows with other values come.';
+            alike := alike || feature;
         end if;
+        looked_at := rows;
     end loop;
+    if missing is not null then
+        raise warning '% in all % rows looked at', mempair.told_together(missing, 'is missing', 'are missing'), looked_at
+            using hint = 'It is learned once it is there; until then it tells nothing.';
+    end if;
+    if alike is not null then
+        raise warning '% in all % rows looked at', mempair.told_together(alike, 'has the same value', 'have one value each'), looked_at
+            using hint = 'It tells nothing until rows with other values come.';
+    end if;
     if listed is null then  -- there is no row
         listed := array(select mempair.told_feature(model, f.name) from unnest(model.features) with ordinality f(name, place) order by f.place);
     end if;
@@ -173,8 +204,8 @@ begin
                         where abs(few.y) <= 1e150 and abs(few.y - p.at[2]) > 64 * ((p.at[3] - p.at[1]) / 3.3) and p.at[3] > p.at[1]',
                        mempair.few_rows(model)) into far;
         if far > 0 then
-            raise warning '% of % targets lie some 64 deviations or more from the middle, and count as 64', far, labelled
-                using hint = format('If they are right, learn the logarithm: a column generated always as (ln(%I)) stored. If they are wrong, they do no harm.', model.target);
+            raise warning 'targets of % among % rows lie some 64 deviations or more from the middle, and count as 64', far, labelled
+                using hint = format('If they are right, learn a logarithm, such as a column generated always as (asinh(%I)) stored. If they are wrong, they do no harm.', model.target);
         end if;
     end if;
 end $$;
@@ -296,13 +327,14 @@ exception when data_exception then
         using errcode = 'MP001', hint = 'Write features => ''{"age": null, "signed_up": "cyclical"}'', or features => ''age, signed_up:cyclical''.';
 end $$;
 
--- Columns named in one text: 'age, plan', or as an array's text, '{age,plan}', or with how each is read, in JSON:
--- '{"age": null, "signed_up": "cyclical"}'.
+-- Columns named in one text: 'age, plan', or as an array's text, '{age,plan}', or in JSON, '["age", "plan"]', also with how each is
+-- read: '{"age": null, "signed_up": "cyclical"}'.
 create or replace function mempair.feature_list(features text) returns text[]
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select case when features ~ E'^\\s*\\{\\s*".*"\\s*:' then (
                     select array_agg(case when j.value in ('', 'plain') or j.value is null then j.key else format('%s:%s', j.key, j.value) end)
                     from jsonb_each_text(mempair.feature_object(features)) j)
+                when features ~ E'^\\s*\\[\\s*"' then array(select jsonb_array_elements_text(mempair.feature_object(features)))
                 when features like '{%}' then features::text[]
                 else (select array_agg(trim(f) order by i) from unnest(string_to_array(features, ',')) with ordinality as u(f, i)) end
 $$;

@@ -111,7 +111,9 @@ def show_table(shown: Table) -> None:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """Return rows as a table for the terminal."""
-    table = Table(*map(escape, rows[0] if rows else ()), box=None, header_style="bold")
+    table = Table(box=None, header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(escape(name), overflow="fold")
     for row in rows:
         table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
     return table

@@ -61,17 +61,17 @@ def issue(
     except errors.InvalidKey as error:
         remedy = f"{error.remedy} Or go without a signature: --unsigned."
         raise errors.InvalidKey(error.facts, remedy=remedy) from error
+    heard: list[tuple[str, str]] = []  # the server says why there is none
     with connect(server.ensure(dsn)) as connection:
+        connection.add_notice_handler(lambda said: heard.append((said.message_primary or "", said.message_hint or "")))
         if signer is None:
             row = connection.execute(query("receipt"), {"name": name, "key": key_value}).fetchone()
             document = row[0] if row else None
         else:
             document = receipts.issue(connection, name, key_value, signer, consume=consume)
         if document is None:
-            raise errors.NoReceipt(
-                f"Model {name!r} keeps none for {key_value!r}.",
-                remedy="The row was not deleted, the worker has not run yet, or the receipt was consumed or expired.",
-            )
+            why, hint = heard[-1] if heard else (f"there is no receipt of {key_value!r} for model {name!r}", "")
+            raise errors.NoReceipt(f"{why}.", remedy=hint, whole=True)
         text = page.render(document) if form is Format.html else json.dumps(document, indent=2, ensure_ascii=False)
         print(text)  # noqa: T201
         sys.stdout.flush()  # consumed only if it could be printed: the transaction ends after this

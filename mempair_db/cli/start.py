@@ -39,7 +39,9 @@ def down() -> None:
 def psql(context: typer.Context, dsn: Dsn = None) -> None:
     """Open psql on the database; options are psql's own, such as -c "select 1" or -f FILE."""
     program = shutil.which("psql") or str(binaries.find().folder / "psql")
-    os.execv(program, ["psql", *context.args, "--dbname", server.ensure(dsn)])  # noqa: S606
+    address = server.ensure(dsn)
+    os.environ["MEMPAIR_DSN"] = address  # so that `\! mempair status` in it means the same database
+    os.execv(program, ["psql", *context.args, "--dbname", address])  # noqa: S606
 
 
 @app.command()

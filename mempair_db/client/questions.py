@@ -69,7 +69,7 @@ class _Table(NamedTuple):
 def _table(name: str) -> Question[_Table]:
     rows = yield sql.SQL(query("client_table")), {"name": name}
     if not rows:
-        raise UnknownModel(f"It was called {name!r}.", remedy="See mempair.model_status.")
+        raise UnknownModel(f"There is no model {name!r}.", remedy="See mempair.model_status.", whole=True)
     row = rows[0]
     return _Table(sql.Identifier(row["schema"], row["relation"]), row["key_columns"], row["columns"])
 
@@ -118,8 +118,10 @@ def _call(function: str, values: dict[str, Any]) -> Question[None]:
     yield statement, {name: _value(value) for name, value in values.items()}
 
 
-def _of_row(statement: str, name: str, row: Row | Sequence[float]) -> Question[Rows]:
+def _of_row(statement: str, name: str, row: Any) -> Question[Rows]:
     """Ask something about a row: a mapping from columns to values, or the numbers of a model that has no others."""
+    if row is None or isinstance(row, str):
+        raise InvalidParameter(f"{row!r} is not a row.", remedy='Write one as {"age": 42, "plan": "pro"}.', whole=True)
     if not isinstance(row, Mapping):
         asked = sql.SQL(statement).format(row=sql.SQL("{}::float8[]").format(sql.Placeholder("row")))
         rows = yield asked, {"name": name, "row": [float(value) for value in row]}
@@ -169,6 +171,8 @@ def explain(name: str, row: Row) -> Question[Rows]:
 def learn(name: str, rows: Sequence[Row]) -> Question[int]:
     """Insert rows."""
     table, _, _ = yield from _table(name)
+    if isinstance(rows, Mapping) or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidParameter("learn takes a list of rows.", remedy='Such as [{"id": 1, "age": 42}].', whole=True)
     for row in rows:
         columns = sql.SQL(", ").join(map(sql.Identifier, row))
         values = sql.SQL(", ").join(map(sql.Placeholder, row))

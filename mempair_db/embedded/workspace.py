@@ -36,7 +36,11 @@ class Workspace:
             if account:
                 os.chown(self.path, *account, follow_symlinks=False)
         except OSError as error:
-            raise errors.ServerHomeUnusable(f"{error}.", remedy="Set MEMPAIR_HOME to another one.") from error
+            raise errors.ServerHomeUnusable(
+                f"The embedded server cannot keep its files in {error.filename}: {error.strerror}.",
+                remedy="Set MEMPAIR_HOME to another folder.",
+                whole=True,
+            ) from error
         if account and self.run("test", "-x", self.path) != 0:
             raise errors.ServerHomeUnusable(
                 f"Postgres does not run as root, and the user {account[0]} may not enter {self.path}.",

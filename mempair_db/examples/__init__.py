@@ -20,12 +20,13 @@ select exists (select from mempair.model_status
 """
 
 
-def main(run: Callable[[Client], Any]) -> None:
+def main(run: Callable[[Client], dict[str, Any]]) -> None:
     """Run an example in the database that the first argument names, or in the one that `Client` finds."""
     client = Client(sys.argv[1] if len(sys.argv) > 1 else None)
     client.install()
     with client:
-        print(run(client))
+        for name, found in run(client).items():
+            print(f"{name}: {found}")
 
 
 def afresh(client: Client, *models: str) -> None:

@@ -217,7 +217,7 @@ def find(connection: psycopg.Connection[Any], name: str | None = None) -> list[t
     """Return (id, name, counters) of the models called so, or of all, oldest first; a dropped one has no counters."""
     found = connection.execute(query("ledger_models"), {"name": name}).fetchall()
     if name is not None and not found:
-        raise errors.UnknownModel(f"It was called {name!r}.", remedy="`mempair model list` lists them.")
+        raise errors.UnknownModel(f"There is no model {name!r}.", remedy="`mempair model list` lists them.", whole=True)
     return [(number, model, Counters(*rest) if rest[0] is not None else None) for number, model, *rest in found]
 
 

@@ -125,12 +125,13 @@ def simulate(
     if len(table) < 100:
         raise InvalidParameter(f"{len(table)} usable rows.", remedy="Give at least 100.")
     simulator = Simulator(table, delta)
-    results = []
+    results: dict[str, Result] = {}  # by what they say: a chosen λ may be one of those given
     with bars("Simulating", len(wanted)) as advance:
         for scenario in wanted:
-            results.append(simulator.run(scenario, draws, np.random.default_rng(seed)))
+            result = simulator.run(scenario, draws, np.random.default_rng(seed))
+            results.setdefault(str(result.row()), result)
             advance(1)
-    return results
+    return list(results.values())
 
 
 class Simulator:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ..errors import InvalidParameter
+from ..errors import InvalidParameter, refuse_unknown
 from . import limits
 from .exact import RIDGE
 from .limits import LARGEST_CLIP
@@ -57,4 +57,5 @@ class ExactParameters:
                     f"{name} belongs to the certified unlearners: an exact pair adds no noise and has no budget.",
                     remedy="Leave it out, or choose unlearner='symmetric' or 'passive'.",
                 )
+        refuse_unknown("MemoryPair has no parameter", options, [field.name for field in fields(cls)])
         return cls(**options)

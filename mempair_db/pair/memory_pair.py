@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..errors import InvalidParameter
+
 
 class MemoryPair:
     """What both pairs can do. Constructing it gives one of them."""
@@ -62,6 +64,8 @@ def _pair_for(unlearner: str) -> type[MemoryPair]:
         from .exact_model import ExactPair  # noqa: PLC0415
 
         return ExactPair
+    if unlearner not in ("symmetric", "passive"):
+        raise InvalidParameter(f"unlearner is {unlearner!r}.", remedy="Choose one of exact, symmetric, passive.")
     from .model import CertifiedPair  # noqa: PLC0415
 
     return CertifiedPair

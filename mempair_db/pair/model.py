@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BudgetExhausted, InvalidRow, ModelNotReady
+from ..errors import BudgetExhausted, InvalidRow, ModelNotReady, refuse_unknown
 from . import bounds, events, noise, odometer
 from .calibration import Epoch, Parameters, calibrate
 from .encode import MOST_SPREAD, Texts, usable_target
@@ -55,6 +55,7 @@ class CertifiedPair(MemoryPair):
         **options: Any,
     ) -> None:
         """Take the parameters as an object or as keywords; `categories` has one entry per text feature."""
+        refuse_unknown("MemoryPair has no parameter", options, [field.name for field in fields(Parameters)])
         self.parameters = parameters if parameters is not None else Parameters(**options)
         self.categories = categories or []
         self.epoch: Epoch | None = None

@@ -30,7 +30,10 @@ class Lines(logging.Formatter):
         """Return the line."""
         at = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
         facts = "".join(f" {key}={value}" for key, value in fields(record).items())
-        return f"{at} {record.levelname.lower()} {record.getMessage()}{facts}"
+        line = f"{at} {record.levelname.lower()} {record.getMessage()}{facts}"
+        if line.isprintable():
+            return line
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)  # a name must not forge a line
 
 
 def fields(record: logging.LogRecord) -> dict[str, object]:

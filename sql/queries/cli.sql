@@ -28,10 +28,12 @@ select mempair.alter_model(
 
 -- cli_describe_model --
 select m.name as model, m.source::text as source, array_to_string(m.key_columns, ', ') as key, m.target, m.positive, m.loss,
-       array_to_string(m.numeric_features, ', ') as numbers, array_to_string(m.text_features, ', ') as texts, m.unlearner,
+       array_to_string(m.features, ', ') as features, m.unlearner,
        m.weight, m.class_weight, case when m.loss = 'huber' then m.clip end as clip,
-       case when m.unlearner = 'exact' then m.ridge end as ridge, nullif(m.curves, 0) as curves, m.epsilon, m.delta, m.lambda, m.m,
-       m.tau, m.kappa, m.gamma, m.calibration_rows, m.categories::text as categories, m.on_null,
+       case when m.unlearner = 'exact' then m.ridge end as ridge, nullif(coalesce(m.constants ? 'eased', false), false) as eased,
+       nullif(coalesce(m.constants ? 'wide', false), false) as wide, case when m.unlearner = 'exact' then m.curves end as curves, m.epsilon, m.delta, m.lambda, m.m,
+       m.tau, m.kappa, m.gamma, m.calibration_rows, 
+       (select jsonb_object_agg(c.key, c.value) from jsonb_each(m.categories) c where c.key !~ E':\\s*hash\\s*:\\s*\\d+$')::text as categories, m.on_null,
        case when m.unlearner <> 'exact' then m.on_exhausted end as on_exhausted,
        case when m.unlearner = 'exact' then m.serve_during_refresh end as serve_during_refresh, m.subject,
        m.keep_receipts::text as keep_receipts, s.status, s.reason, s.predicts, s.epoch, s.rows_learned, s.needed,

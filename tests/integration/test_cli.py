@@ -194,6 +194,7 @@ def test_a_model_is_described_and_changed_from_the_command_line(mempair: Run, cu
     assert re.search(r"exact +ready +1 +3000 +yes .* exact", out)
     (described,) = json.loads(mempair("model", "describe", "exact", "--json", "--dsn", customers)[1])
     assert (described["curves"], described["capacity"], described["rows_learned"]) == (2, "Infinity", 3000)
+    assert described["features"] == "age, plan"
     assert "epsilon" not in described
     assert re.search(r"^ *unlearner +exact", mempair("model", "describe", "exact", "--dsn", customers)[1], re.MULTILINE)
     code, _, err = mempair("model", "alter", "exact", "--unlearner", "passive", "--curves", "0", "--dsn", customers)
@@ -259,6 +260,11 @@ def mempair_process(*arguments: str, **environment: str) -> subprocess.Completed
 def test_psql_takes_its_own_options(customers: str) -> None:
     done = mempair_process("psql", "-c", "select 41 + 1 as answer", "--dsn", customers, "-t", "-A")
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_a_command_inside_psql_means_the_same_database(customers: str) -> None:
+    done = mempair_process("psql", "-c", r'\! echo "$MEMPAIR_DSN"', "--dsn", customers)
+    assert done.stdout == f"{customers}\n", done.stderr
 
 
 def test_once_fails_with_the_reason_if_a_model_does(mempair: Run, customers: str) -> None:

@@ -79,6 +79,12 @@ def test_a_client_learns_predicts_and_forgets_rows_of_every_type(world: World, p
         client.predict("visit", {"age": 3})
     with pytest.raises(errors.InvalidParameter, match=r"'visits' has no column 'agee'. Did you mean 'age'\?"):
         client.predict("visits", {"agee": 3, "plan": "a"})
+    with pytest.raises(errors.InvalidParameter, match="None is not a row"):
+        client.predict("visits", None)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidParameter, match="learn takes a list of rows"):
+        client.learn("visits", {"id": 1})  # type: ignore[arg-type]
+    with pytest.raises(errors.UnknownModel, match=r"^There is no model 'vistis'\."):
+        client.learn("vistis", [])
     with pytest.raises(errors.InvalidParameter, match="The row has no value"):
         client.predict("visits", {"age": None})
     client.drop_model("visits")

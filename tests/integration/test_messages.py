@@ -73,6 +73,24 @@ delete from people where id > 252;
 update people set v = (select array_agg(sin(id::float8 * id * i)) from generate_series(1, 300) i)"""
 LEARNED = "select mempair.create_model('m', 'people', target => 'churned', features => array['age', 'plan'])"
 NOT_DELETED = "'m' has learned row '42', and it was not deleted Delete it from public.people first."
+# A column of every type that cannot be learned, with the value that is hardest for what is proposed instead.
+ODD_TYPES = {
+    "uuid": "gen_random_uuid()",
+    "inet": "'::1/7'",
+    "macaddr": "'08:00:2b:01:02:03'",
+    "money": "'-92233720368547758.08'",
+    "bit(80)": "repeat('1', 80)::bit(80)",
+    "bit varying": "''",
+    "json": "'[1]'",
+    "jsonb": "'3'",
+    "int4range": "'empty'",
+    "tstzrange": "'[-infinity,infinity]'",
+    "numrange": "'[0,)'",
+    "bytea": "'\\x00ff'",
+    "integer[]": "'{{1,2},{3,null}}'",
+    "text[]": "'{}'",
+    "name[]": "'{a,b}'",
+}
 NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "a boolean is a classification": ("", {}, "NOTICE", "(exact) predicts the probability that churned is true"),
     "a number is a regression": ("", {"target": "'age'", "features": "'plan'"}, "NOTICE", "number age by squared loss"),
@@ -86,6 +104,18 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "400 levels": (MANY, {"features": "'{plan}'"}, "WARNING", "has 400 levels; the 300 most frequent are kept"),
     "10,000 categories": (TEN_THOUSAND, {"features": "'{email}'"}, "WARNING", "leave it out, or name the levels"),
     "a feature that is all NULL": ("", {"features": "'{nothing}'"}, "WARNING", "'nothing' is missing in all 3000 rows"),
+    "several features that are all NULL": (
+        "update people set age = null, plan = null",
+        {"features": "'age, plan, nothing'"},
+        "WARNING",
+        "features 'age', 'plan', 'nothing' are missing in all 3000 rows",
+    ),
+    "many features that are all NULL": (
+        "".join(f"alter table people add c{i} float8;" for i in range(9)),
+        {"features": "array['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8']"},
+        "WARNING",
+        "features 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are missing in all 3000 rows",
+    ),
     "rows that wait": ("", {}, "NOTICE", "3000 rows of public.people wait to be learned"),
     "rows that skip leaves": ("", {"on_null": "'skip'"}, "NOTICE", "2700 rows of public.people wait to be learned"),
     "rows that skip leaves out": (
@@ -98,7 +128,32 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "update people set age = age * 1000000 where id % 100 = 1",
         {"target": "'age'", "features": "'plan'"},
         "WARNING",
-        "targets lie some 64 deviations or more from the middle",
+        "among 2700 rows lie some 64 deviations or more from the middle",
+    ),
+    "and what to learn instead, whatever their sign": (
+        "update people set age = age * 1000000 where id % 100 = 1",
+        {"target": "'age'", "features": "'plan'"},
+        "WARNING",
+        "generated always as (asinh(age)) stored",
+    ),
+    "categories that no row has": (
+        "",
+        {"categories": """'{"plan": ["Basic", "Pro"]}'"""},
+        "WARNING",
+        "categories of 'plan' name no value that is there; all 3000 looked at count as one level, \"other\" "
+        "Values that are there: basic, pro. Capitals count.",
+    ),
+    "categories that half of the rows have": (
+        "",
+        {"categories": """'{"plan": ["basic", "Pro"]}'"""},
+        "NOTICE",
+        "plan text of 2 named levels, 50.0 % other",
+    ),
+    "categories that all rows have": (
+        "",
+        {"categories": """'{"plan": ["basic", "pro"]}'"""},
+        "NOTICE",
+        "plan text of 2 named levels",
     ),
     "a number that is always the same": (
         "update people set age = 7",
@@ -124,6 +179,12 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "nobody works": ("", {}, "NOTICE", 'no worker is running: start one with "mempair worker"'),
     "what next": ("", {}, "NOTICE", "select mempair_predict('m', t.*) from public.people t"),
     "somebody works": ("insert into mempair.worker (host, pid) values ('h', 1)", {}, "NOTICE", "a worker is running"),
+    "features in a JSON array": (
+        "",
+        {"features": """'["age", "plan"]'"""},
+        "NOTICE",
+        "age integer, 10.0 % missing; plan text",
+    ),
     "an array in one word": (
         "alter table people add v float8[]; update people set v = array[id, 2, 3]",
         {"features": "'v, age'"},
@@ -135,6 +196,12 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         {"features": "'v, age'"},
         "NOTICE",
         "features: v double precision[] of 3 numbers, 50.0 % missing; age integer",
+    ),
+    "an array whose length is said": (
+        "alter table people add v float8[]; update people set v = array[id, 2, 3]",
+        {"features": "'v:3, age'"},
+        "NOTICE",
+        "features: v:3; age integer",
     ),
     "an array that is never there": (
         "alter table people add v float8[]",
@@ -226,6 +293,18 @@ def test_what_was_made_is_said(room: Room, case: str) -> None:
     assert [said for level, said in room.said if level == severity and text in said], room.said
 
 
+@pytest.mark.parametrize("odd", ODD_TYPES)
+def test_of_an_odd_type_a_column_is_proposed_that_can_be_pasted_and_takes_any_value(room: Room, odd: str) -> None:
+    room.sql.execute(f"alter table people add o {odd}".encode())
+    with pytest.raises(psycopg.Error, match="which cannot be a feature") as refused:
+        room.create(features="'o'")
+    pasted = (refused.value.diag.message_hint or "").split("add a column that can: ")[1]
+    room.sql.execute(pasted.encode())
+    room.sql.execute(f"update people set o = {ODD_TYPES[odd]}".encode())
+    if "[]" not in pasted.split("generated")[0]:  # arrays of numbers need one length
+        room.create(features="'my_column'")
+
+
 def test_a_model_without_flaws_is_created_without_a_warning(room: Room) -> None:
     room.create()
     assert {level for level, _ in room.said} == {"NOTICE"}
@@ -278,7 +357,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "alter table people add j jsonb",
         {"features": "'j'"},
         "'j' has type jsonb",
-        "add a generated column",
+        "alter table public.people add my_column text generated always as (j ->> 'name') stored;",
     ),
     "a way of reading that nobody knows": (
         "",
@@ -402,7 +481,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     "no value of an enum": (
         "create type mood as enum ('good', 'bad'); alter table people add m mood",
         {"target": "'m'", "positive": "'god'"},
-        "positive is not a value of type public.mood",
+        "positive cannot be 'god': that is not a value of type public.mood",
         "Its values are good, bad.",
     ),
     "a text as a number": (
@@ -481,7 +560,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "alter table people add j jsonb",
         {"target": "'j'", "positive": "'{}'"},
         "'j' has type jsonb, which cannot be predicted",
-        "Make a generated column of another.",
+        "Or add a column that can: alter table public.people add my_column text generated always as (j ->> 'name')",
     ),
     "no such table": ("", {"source": "'peple'"}, 'relation "peple" does not exist', ""),
     "no primary key": (
@@ -510,7 +589,8 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "positive => '...'",
     ),
     "the target among the features": ("", {"features": "'age, churned'"}, "both target and feature", "take it out"),
-    "two models of one name": (LEARNED, {}, "already a model 'm'", "mempair.drop_model"),
+    "two models of one name": (LEARNED, {}, "already a model 'm'", "select mempair.drop_model('m');"),
+    "columns between semicolons": ("", {"features": "'age;plan'"}, "no column 'age;plan'", "array['age', 'plan']"),
     "budget for an exact model": ("", {"unlearner": "'exact'", "epsilon": "1"}, "epsilon cannot be 1", "leave it out"),
     "an unlearner nobody knows": ("", {"unlearner": "'exakt'"}, "unlearner cannot be 'exakt'", "'exact', 'symmetric'"),
     "a prediction too early": (
@@ -530,7 +610,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         f"{LEARNED}; {OTHER}",
         "select mempair_predict('m', o) from other o",
         "reads rows of public.people, not of public.other",
-        "Pass a row of public.people",
+        "Pass a row of public.people: t.* from public.people t.",
     ),
     "numbers for a model with texts": (
         LEARNED,

@@ -406,7 +406,10 @@ def test_the_command_line_issues_and_verifies_receipts(orders: Orders, mempair: 
     assert mempair("receipt", "late", "42", "--consume")[0] == 0
     code, text, messages = mempair("receipt", "late", "42")
     assert (code, text) == (1, "")
-    assert "consumed or expired" in " ".join(messages.split())
+    assert "was consumed, or has expired" in " ".join(messages.split())
+    code, text, messages = mempair("receipt", "late", "43")
+    assert (code, text) == (1, "")
+    assert "has learned row '43', and it was not deleted" in " ".join(messages.split())
 
 
 def test_the_command_line_makes_checkpoints_and_finds_tampering(

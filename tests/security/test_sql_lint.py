@@ -118,3 +118,15 @@ def test_the_documentation_names_every_parameter_code_and_object(connection: psy
     relations = "select relname from pg_class where relnamespace = 'mempair'::regnamespace and relkind in ('r', 'v')"
     made_per_model = re.compile(r"^(change|source)_\d")
     assert {name for (name,) in connection.execute(relations) if not made_per_model.match(name)} - words == set()
+
+
+def test_a_text_with_a_backslash_is_the_same_under_every_setting_of_a_session() -> None:
+    """Where standard_conforming_strings is off, a backslash in a bare text is an escape."""
+    bare = re.compile(r"(?<![\w'])'(?:[^'\n]|'')*\\(?:[^'\n]|'')*'")
+    found = [
+        f"{file.name}: {line.strip()}"
+        for file in directory("sql").rglob("*.sql")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if bare.search(line.split("--")[0])
+    ]
+    assert found == []

@@ -55,6 +55,22 @@ def test_a_budget_is_refused_and_the_refusal_says_who_has_one(name: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rigde": 3}, r"^MemoryPair has no parameter 'rigde'\. Did you mean 'ridge'\?"),
+        (
+            {"unlearner": "passive", "epsilonn": 1},
+            r"^MemoryPair has no parameter 'epsilonn'\. Did you mean 'epsilon'\?",
+        ),
+        ({"unlearner": "exakt"}, r"unlearner is 'exakt'\. Choose one of exact, symmetric, passive\."),
+    ],
+)
+def test_a_misspelt_parameter_is_named_with_what_there_is(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        MemoryPair(**options)
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"ridge": 0.0},

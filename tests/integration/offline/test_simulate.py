@@ -276,6 +276,11 @@ def test_a_target_of_pure_noise_is_not_recommended(published: bool) -> None:
     assert "better than the base rate" in advice.reason
 
 
+def test_a_chosen_parameter_that_was_also_given_is_shown_once(table: Table) -> None:
+    (chosen,) = simulate(table, scenarios(gamma=[0.1]), draws=2)
+    assert simulate(table, scenarios(gamma=[0.1], lam=[None, chosen.lam]), draws=2) == [chosen]
+
+
 def test_the_same_seed_gives_the_same_advice_and_another_other_noise(table: Table) -> None:
     wanted = scenarios(gamma=[0.03, 0.1, 0.3], lam=[None, 0.01, 0.1], unlearner=["symmetric", "passive"], a_day=[5.0])
     runs = [simulate(table, wanted, draws=3) for _ in range(3)]
