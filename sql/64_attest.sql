@@ -15,7 +15,7 @@ begin
     entry.seq := first - 1;
     for entry in
         select append_entries.model_id, first - 1 + place, coalesce(e.at, clock_timestamp()), e.kind, e.epoch, e.clock, e.rows, e.rho,
-               e.rho_spent, e.rho_cap, e.tag, e.detail
+               e.rho_spent, e.rho_cap, e.tag, e.detail, null, null, null
         from rows from (jsonb_to_recordset(entries) as (
             at timestamptz, kind text, epoch integer, clock bigint, rows bigint, rho bigint, rho_spent bigint, rho_cap bigint,
             tag bytea, detail text)) with ordinality as e(at, kind, epoch, clock, rows, rho, rho_spent, rho_cap, tag, detail, place)

@@ -39,7 +39,8 @@ def test_a_healthy_database_has_no_findings(shop: World, superuser: Superuser, m
         for kind in ("worker", "reader", "auditor", "operator"):
             shop(f"select mempair.grant_role('{role}', '{kind}')")
             assert findings(mempair, shop.dsn) == (0, {})
-        admin.execute(f"drop owned by {role}; drop role {role}")
+        shop("select mempair.revoke_role(role_name, kind) from mempair.granted")
+        admin.execute(f"drop role {role}")
     assert findings(mempair, shop.dsn) == (0, {})
     code, output, _ = mempair("doctor", "--dsn", shop.dsn)
     assert code == 0

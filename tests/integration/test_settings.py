@@ -19,6 +19,7 @@ SETTINGS = [
     ("quote_all_identifiers", "on"),
     ("array_nulls", "off"),
     ("intervalstyle", "sql_standard"),
+    ("plpgsql.extra_errors", "'all'"),
 ]
 
 
@@ -55,15 +56,6 @@ def test_an_export_may_take_longer_than_a_transaction_may_idle(shop: World, memp
     impatient = make_conninfo(shop.dsn, options="-c idle_in_transaction_session_timeout=20ms")
     code, _, told = mempair("export", "--rows", "--out", str(tmp_path / "export"), "--dsn", impatient)
     assert code == 0, told
-
-
-def test_strict_checks_of_a_database_do_not_keep_our_functions_out(
-    empty_database: str, superuser: Callable[[str], str], mempair: Run
-) -> None:
-    with psycopg.connect(superuser(empty_database), autocommit=True) as admin:
-        database = conninfo_to_dict(empty_database)["dbname"]
-        admin.execute(f"alter database {database} set plpgsql.extra_errors = 'shadowed_variables'")
-    assert mempair("install", "--dsn", empty_database)[0] == 0
 
 
 def test_queries_under_planner_settings_of_ours_are_not_compiled(world: World) -> None:
