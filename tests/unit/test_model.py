@@ -336,7 +336,7 @@ def test_texts_are_counted_against_the_declared_categories() -> None:
 
 
 def test_unknown_options_and_bad_values_are_refused_at_once() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidParameter, match="Did you mean 'lam'"):
         CertifiedPair(lamda=0.1)
     with pytest.raises(InvalidParameter):
         CertifiedPair(epsilon=-1.0)
