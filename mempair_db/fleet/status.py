@@ -50,9 +50,10 @@ def _ask(place: Place, name: str) -> Report | str:
 
 
 def _unchecked(report: Report) -> str | None:
-    if report.begun and report.references_left != report.references_checked:
-        return "a reference row went: the fleet is to check its constants"
-    return None
+    if not report.begun or report.references_left == report.references_checked:
+        return None
+    why = "they are new" if report.references_checked is None else "a reference row went"
+    return f"the next exchange checks the constants: {why}"
 
 
 def _everywhere(report: Report | None, seq: int) -> str:

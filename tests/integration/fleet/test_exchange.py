@@ -135,6 +135,24 @@ def test_an_exchange_leaves_the_digests_and_commitments_of_the_ledgers_good(flee
     assert problem == "the model's state is not the one whose digest it has"
 
 
+def test_status_says_why_constants_are_still_to_be_checked(make_fleet: Callable[[int], Shards]) -> None:
+    fleet = make_fleet(2)
+    fleet.declare()
+    fleet.fill(1, 120)
+    fleet.work()
+
+    def trouble() -> set[str | None]:
+        return {line["trouble"] for line in status(fleet.fleet)}
+
+    fleet.sync(1)
+    assert trouble() == {"the next exchange checks the constants: they are new"}
+    fleet.sync(1)
+    assert trouble() == {None}
+    fleet[0]("delete from shop where id = 2")
+    fleet.work()
+    assert trouble() == {None, "the next exchange checks the constants: a reference row went"}
+
+
 def test_a_shard_that_is_down_keeps_its_sums_and_nothing_is_called_done_meanwhile(fleet: Shards) -> None:
     whole = fleet.fleet
     away = dataclasses.replace(whole.shards[2], given=make_conninfo(whole.shards[2].dsn, dbname="gone"))
