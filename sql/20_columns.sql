@@ -41,7 +41,7 @@ begin
                       when column_name ~ '^".*"$' and mempair.has_column(source, trim(column_name, '"'))
                           then format('Names are written without quotation marks here: %L.', trim(column_name, '"'))
                       when column_name = '*' then format('Name the columns that it may learn from: %s.', mempair.column_list(source))
-                      when column_name ~ '[-+*/()|]' then format('An expression must be a column first: alter table %s '
+                      when column_name ~ '[-+*/()|] *[^ ]' then format('An expression must be a column first: alter table %s '
                           'add column my_feature float8 generated always as (%s) stored;', source, column_name)
                       else coalesce('Did you mean ' || quote_literal(similar_name) || '?', format('It has %s. Names are case-sensitive here.', mempair.column_list(source)))
                   end;

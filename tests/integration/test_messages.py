@@ -547,6 +547,7 @@ MISTAKES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
     ),
     "a misspelt column": ("", {"features": "array['agee']"}, "no column 'agee'", "Did you mean 'age'?"),
     "capitals": ("", {"features": "array['Age']"}, "no column 'Age'", "Did you mean 'age'?"),
+    "half an expression": ("", {"features": "array['age * ']"}, "no column 'age * '", "Did you mean 'age'?"),
     "an expression": ("", {"features": "array['age*2']"}, "no column 'age*2'", "generated always as (age*2) stored"),
     "two in one": ("", {"features": "array['age,plan']"}, "no column 'age,plan'", "array['age', 'plan']"),
     "two columns and a space": ("", {"features": "'age plan'"}, "no column 'age plan'", "array['age', 'plan']"),
