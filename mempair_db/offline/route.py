@@ -33,6 +33,7 @@ class Adbc:
         """Open a read-only transaction on that snapshot."""
         self._connection = dbapi.connect(dsn)
         with self._connection.cursor() as cursor:
+            cursor.execute("set local idle_in_transaction_session_timeout = 0")  # nothing that has to wait comes before
             cursor.execute("set transaction isolation level repeatable read read only")
             cursor.execute(f"set transaction snapshot '{snapshot}'")
             # Also memory to join the table with `learned`: a spilled join gives the rows in another order.

@@ -53,7 +53,7 @@ def test_a_database_may_have_its_own_settings(
 
 
 def test_an_export_may_take_longer_than_a_transaction_may_idle(shop: World, mempair: Run, tmp_path: Path) -> None:
-    impatient = make_conninfo(shop.dsn, options="-c idle_in_transaction_session_timeout=20ms")
+    impatient = make_conninfo(shop.dsn, options="-c idle_in_transaction_session_timeout=60ms")
     code, _, told = mempair("export", "--rows", "--out", str(tmp_path / "export"), "--dsn", impatient)
     assert code == 0, told
 
