@@ -97,7 +97,7 @@ begin
          select v.name, coalesce(sum(v.seen) filter (where v.value is not null), 0), sum(v.seen), sum(v.seen),
                 count(v.value) filter (where v.seen >= 5), count(v.value) filter (where v.seen < 5), count(v.value),
                 coalesce(sum(v.seen) filter (where not %7$L::jsonb -> v.name ? v.value), 0),
-                array_to_string((array_agg(left(v.value, 40) order by v.seen desc, v.value) filter (where v.value is not null))[:5], '', '')
+                array_to_string((array_agg(left(v.value, 40) order by v.seen desc, v.value) filter (where v.value is not null and v.seen >= 5))[:5], '', '')
          from (select u.name, u.value, count(*) as seen
                from %1$s, unnest(%3$L::text[], few.c[1:%5$s]) as u(name, value) group by u.name, u.value) as v
          group by v.name
@@ -124,7 +124,7 @@ begin
         end if;
         if named is not null and others = given and given > 0 then
             raise warning 'categories of % name no value that is there; all % looked at count as one level, "other"', quote_literal(feature), given
-                using hint = format('Values that are there: %s. Capitals count.', seen);
+                using hint = coalesce(format('Values that are there: %s. ', seen), '') || 'Capitals count.';  -- of few rows none: a warning is logged
         end if;
         if array[feature] = model.key_columns then
             raise warning 'feature % is the key of the table', quote_literal(feature)

@@ -11,6 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.world import World
+
 CUSTOMERS = """
 create table customers (
     id bigint generated always as identity primary key,
@@ -514,3 +516,17 @@ def test_only_the_owner_of_the_schema_creates_models(database: str, superuser: C
         admin.execute(create)
         admin.execute("reset role")
         assert admin.execute("select pending_changes from mempair.model_status").fetchone() == (0,)
+
+
+def test_a_warning_names_no_value_that_few_rows_have(world: World) -> None:
+    """Servers log warnings, and a log outlives the rows."""
+    world("create table t (id integer primary key, name text, label boolean)")
+    world(
+        "insert into t select i, case when i < 4 then 'Ada' else 'plain' end, i % 2 = 0 from generate_series(1, 60) i"
+    )
+    said: list[str] = []
+    world.sql.add_notice_handler(lambda notice: said.append(f"{notice.message_primary} {notice.message_hint}"))
+    world("""select mempair.create_model('m', 't', 'label', 'name', categories => '{"name": ["none"]}')""")
+    (warning,) = [one for one in said if one.startswith("categories of")]
+    assert warning.endswith("Values that are there: plain. Capitals count.")
+    assert not [one for one in said if "Ada" in one]
