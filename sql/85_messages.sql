@@ -160,7 +160,7 @@ declare
     labelled bigint;
     kinds bigint;
     first float8;
-    rare text;
+    rare bigint;
     far bigint;
     varies boolean;
 begin
@@ -187,11 +187,11 @@ begin
                 using hint = 'The model will predict that value until other rows come.';
         end if;
     elsif model.loss = 'classes' then
-        execute format('select string_agg(format(''%%s (%%s)'', left(v.class, 40), v.rows), '', '' order by v.rows, v.class)
-                        from (select few.c[%s] as class, count(*) as rows from %s group by 1 having count(few.c[%1$s]) between 1 and 4 limit 5) as v',
-                       mempair.text_count(model), mempair.few_rows(model)) into rare;
-        if rare is not null then
-            raise warning 'classes that fewer than 5 of % rows have: %', labelled, rare
+        execute format('select count(*) from (select from %s group by few.c[%s] having count(few.c[%2$s]) between 1 and 4) as v',
+                       mempair.few_rows(model), mempair.text_count(model)) into rare;
+        if rare > 0 then  -- without their names: a warning is logged
+            raise warning 'there % that fewer than 5 of % rows have',
+                case when rare = 1 then 'is 1 class' else format('are %s classes', rare) end, labelled
                 using hint = 'A class is told apart once it has 5 rows; until then its rows wait, for a rarer one could name a person.';
         end if;
     elsif model.loss not in ('logistic', 'classes') and kinds <= 10 and labelled >= 50 then

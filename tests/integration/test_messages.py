@@ -244,7 +244,7 @@ NOTICES: dict[str, tuple[str, dict[str, str] | str, str, str]] = {
         "update people set status = 'maybe' where id < 3",
         {"target": "'status'"},
         "WARNING",
-        "classes that fewer than 5 of 3000 rows have: maybe (2) A class is told apart once it has 5 rows",
+        "there is 1 class that fewer than 5 of 3000 rows have A class is told apart once it has 5 rows",
     ),
     "no such positive value": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "no row has status = 'Yes'"),
     "and the values there are": ("", {"target": "'status'", "positive": "'Yes'"}, "WARNING", "are there: no, yes"),
